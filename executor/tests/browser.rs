@@ -1,13 +1,13 @@
 //! Browser actions over HTTP, with a real Chromium (`docs/specs/browser.md`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-use crate::client::{SESSION_KEY, TestProcess, serve_command, wait_until};
+use crate::client::{SESSION_KEY, TestProcess, read_head, serve_command, wait_until};
 use crate::fixture::ServerFixture;
 use crate::mcp::HttpsServer;
 
@@ -314,6 +314,59 @@ fn download_is_copied_to_the_workspace_and_told() {
             "%PDF-1.4 text"
         );
     }
+}
+
+#[test]
+fn pages_cannot_disturb_the_observation() {
+    const HOSTILE: &str =
+        "<title>T</title><button id=b>press</button><form><input name=getAttribute>
+        <input name=setAttribute></form><img name=querySelectorAll><script>
+        function Map() {} function Set() {} function Promise() {} function IntersectionObserver() {}
+        document[Symbol.for('sandbox.marks')] = {name: {}};
+        b.textContent = 'half \\ud800';
+        b.onclick = () => b.textContent = 'clicked';
+    </script>";
+    let base = serve(&[("/", HOSTILE)]);
+    let server = server();
+    let answer = run(&server, &format!("goto(\"{base}\")"));
+    assert_eq!(error(&answer), "");
+    let content = answer["content"].as_str().unwrap();
+    assert!(content.contains("[4] button 'half \u{fffd}'"), "{content}");
+    let answer = run(&server, "click(\"4\")");
+    let content = answer["content"].as_str().unwrap();
+    assert!(content.contains("[4] button 'clicked'"), "{answer}");
+}
+
+#[test]
+fn sockets_are_for_programs_with_the_key_and_pages_of_the_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--enable-browser", "--plugins", "browser:view,cdp"];
+    let process = TestProcess::start(&mut serve_command(directory.path(), &flags));
+    for path in ["view", "devtools/browser/x"] {
+        for (origin, status) in [("http://evil", "403"), ("http://x", "101")] {
+            let mut stream = TcpStream::connect(process.address).unwrap();
+            let (name, key) = SESSION_KEY;
+            let head = format!(
+                "GET /plugins/browser/{path} HTTP/1.1\r\nHost: x\r\nOrigin: {origin}\r\n{name}: {key}\r\n\
+                 Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                 Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            let answer = read_head(&mut BufReader::new(&stream));
+            assert_eq!(answer.split(' ').nth(1), Some(status), "{path} {origin}");
+        }
+    }
+}
+
+#[test]
+fn download_does_not_replace_a_file() {
+    let base = serve(&[("/a.pdf", "%PDF-1.4 text")]);
+    let server = server();
+    server.put("file_1.pdf", b"own");
+    let answer = run(&server, &format!("goto(\"{base}/a.pdf\")"));
+    let path = server.path("file_2.pdf");
+    assert_eq!(answer["extras"]["file_path"], path.to_str().unwrap());
+    assert_eq!(server.output("cat file_1.pdf"), "own");
 }
 
 #[test]

@@ -170,7 +170,10 @@ pub async fn settle(tabs: &Tabs, tab: &Tab) {
     let Some(main) = tabs.frames(&tab.id).into_iter().next() else {
         return;
     };
-    if let Ok(script) = tabs.script_frame(&main, crate::tabs::World::Isolated).await {
+    if let Ok(script) = tabs
+        .script_frame(&main, crate::tabs::ScriptWorld::Isolated)
+        .await
+    {
         let limit = Duration::from_millis(LIMIT_MS + 200);
         let function = include_str!("page_scripts/settle.js");
         // A page that is replaced or hangs meanwhile is met by what follows.

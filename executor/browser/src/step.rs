@@ -27,7 +27,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for downloads that have begun.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Tabs that are observed in turn if each of them hangs or crashes.
+/// Pause before a page is observed that was replaced meanwhile.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Observations in turn if a page is replaced, hangs or crashes.
 const MAX_OBSERVATIONS: usize = 5;
 
 #[derive(Debug, Clone)]
@@ -146,7 +148,12 @@ async fn observe_active(
             }
             // It has crashed, or was closed: there is another one.
             Err(_) if tabs.get(&tab.id).is_none() => {}
-            Err(error) => {
+            // The page was replaced meanwhile.
+            Err(ObserveError::Browser(error)) => {
+                tracing::debug!(%error, url = tab.url, "observes once more");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+            Err(error @ ObserveError::Hung) => {
                 tracing::warn!(%error, url = tab.url, "a tab does not respond");
                 notices.push(format!(
                     "The page {} did not respond: its tab was closed.",

@@ -27,7 +27,7 @@ pub use self::download::Download;
 pub use self::frame::{Frame, FrameId};
 pub use self::relay::{CommandError, Relay, RelayError};
 pub use self::screencast::{Picture, Viewer};
-pub use self::script::{Element, ScriptError, ScriptFrame, World};
+pub use self::script::{Element, ScriptError, ScriptFrame, ScriptWorld};
 use self::state::TabsState;
 pub use self::state::{FileChooser, Tab, TargetId};
 pub use self::viewer_input::{KeyKind, MouseButton, MouseKind, ViewerInput};
@@ -222,18 +222,17 @@ impl Tabs {
             .await;
     }
 
-    /// True if a tab was opened that has not begun its document.
+    /// True if a tab was opened that does not show its first page yet.
     pub fn is_opening(&self) -> bool {
         self.shared.state.lock().is_opening()
     }
 
-    /// Waits up to `limit` until all tabs have begun their documents. Those that have not are not
-    /// waited for again.
+    /// Waits up to `limit` until all tabs show a page. Those that do not are not waited for again.
     pub async fn opened(&self, limit: Duration) {
         let opened = self.wait(limit, |state| (!state.is_opening()).then_some(()));
         if opened.await.is_none() {
             let mut state = self.shared.state.lock();
-            state.tabs.iter_mut().for_each(|tab| tab.is_used = true);
+            state.tabs.iter_mut().for_each(|tab| tab.is_opened = true);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use browser::render::content::TreeBlock;
 use browser::step::{self, Step, StepContext};
-use browser::tabs::World;
+use browser::tabs::ScriptWorld;
 
 use crate::fixture::{Chromium, serve};
 
@@ -74,7 +74,10 @@ async fn observation_leaves_no_marks_and_ids_stay() {
     assert_eq!(tree(&first), tree(&second));
     let tab = chromium.tabs.active().unwrap();
     let frame = &chromium.tabs.frames(&tab.id)[0];
-    let script = chromium.tabs.script_frame(frame, World::Isolated).await;
+    let script = chromium
+        .tabs
+        .script_frame(frame, ScriptWorld::Isolated)
+        .await;
     let html = "() => document.body.innerHTML";
     let html: String = script.unwrap().call(LIMIT, html, &[]).await.unwrap();
     assert!(

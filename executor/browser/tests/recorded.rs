@@ -190,7 +190,7 @@ async fn odd_sessions_from_a_to_m_have_the_answers_of_the_python_browser() {
 
 #[tokio::test]
 async fn odd_sessions_from_n_to_z_have_the_answers_of_the_python_browser() {
-    run_all(|name| name >= "odd-n").await;
+    run_all(|name| name.starts_with("odd-") && name >= "odd-n").await;
 }
 
 /// Runs the sessions with these names, one after the other.

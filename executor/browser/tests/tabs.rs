@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use browser::tabs::World;
+use browser::tabs::ScriptWorld;
 use serde_json::json;
 
 use crate::fixture::{Chromium, serve};
@@ -31,7 +31,7 @@ async fn frames_of_other_sites_have_contexts_in_both_worlds() {
     assert_eq!(frames.len(), 3);
     assert_eq!(frames.iter().filter(|frame| frame.is_remote).count(), 1);
     for frame in &frames {
-        for world in [World::Main, World::Isolated] {
+        for world in [ScriptWorld::Main, ScriptWorld::Isolated] {
             let script = chromium.tabs.script_frame(frame, world).await.unwrap();
             let title: String = script
                 .call(LIMIT, "() => document.title", &[])

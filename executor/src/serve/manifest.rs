@@ -144,8 +144,12 @@ impl Manifest {
         }
         manifest.check().map_err(ManifestError::Invalid)?;
         if manifest.user == User::Root {
-            for path in [folder, &path] {
-                check_owner(path)?;
+            let folder = folder.canonicalize().map_err(failed)?;
+            for path in [&folder, &path] {
+                check_owner(path, false)?;
+            }
+            for parent in folder.ancestors().skip(1) {
+                check_owner(parent, true)?;
             }
         }
         Ok(manifest)
@@ -221,14 +225,17 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(inner)
 }
 
-/// Requires that root alone can write, as `sudo` does: a plugin must not give the agent root.
-fn check_owner(path: &Path) -> Result<(), ManifestError> {
+/// Requires that root alone can write, as `sudo` does: a plugin must not give the agent root. Others may
+/// write to a `shared` directory whose entries they cannot replace, such as `/tmp`.
+fn check_owner(path: &Path, shared: bool) -> Result<(), ManifestError> {
     let found = path.metadata();
     let found = found.map_err(|error| ManifestError::Read(path.to_owned(), error))?;
-    if found.uid() == 0 && found.mode() & 0o022 == 0 {
+    let is_sticky = found.mode() & 0o1000 != 0;
+    if found.uid() == 0 && (found.mode() & 0o022 == 0 || shared && is_sticky) {
         return Ok(());
     }
-    let rule = "with user root, folder and file must belong to root and be writable by root alone";
+    let rule = "with user root, the file, its folder and all above must belong to root and be \
+                writable by root alone";
     Err(ManifestError::Invalid(rule))
 }
 
@@ -293,7 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .unwrap();
-        let error = check_owner(folder.path()).unwrap_err();
+        let error = check_owner(folder.path(), true).unwrap_err();
         assert!(error.to_string().contains("writable by root alone"));
     }
 }

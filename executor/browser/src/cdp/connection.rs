@@ -19,6 +19,8 @@ use super::session::{Session, SessionId};
 
 /// Commands on their way to Chromium. A browser that takes none for so long is stuck.
 const MAX_QUEUED_COMMANDS: usize = 4096;
+/// Part of them that commands of clients outside leave free.
+const RESERVED_COMMANDS: usize = MAX_QUEUED_COMMANDS / 2;
 
 /// Receives the events of all sessions, in order, on the task that reads the pipe: it must not
 /// wait for anything.
@@ -37,7 +39,7 @@ pub struct Event<'a> {
     pub message: &'a [u8],
 }
 
-type Answer = Result<Box<RawValue>, CdpError>;
+type CallResult = Result<Box<RawValue>, CdpError>;
 
 /// Open as long as the browser runs.
 #[derive(Clone)]
@@ -52,7 +54,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Calls {
-    waiting: HashMap<u64, (&'static str, oneshot::Sender<Answer>)>,
+    waiting: HashMap<u64, (&'static str, oneshot::Sender<CallResult>)>,
     is_closed: bool,
 }
 
@@ -102,7 +104,7 @@ impl Connection {
         session: &SessionId,
         method: &'static str,
         params: impl Serialize,
-    ) -> Answer {
+    ) -> CallResult {
         let id = self.next_id();
         let (sender, receiver) = oneshot::channel();
         {
@@ -122,11 +124,10 @@ impl Connection {
         self.0.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a complete message, whose answer goes to [`EventSink::raw_answer`].
-    pub(crate) fn send_raw(&self, message: Vec<u8>) {
-        if self.0.commands.try_send(message).is_err() {
-            self.0.closed.cancel();
-        }
+    /// Sends a complete message, whose answer goes to [`EventSink::raw_answer`]. Returns false if too
+    /// many commands wait: the last of them are for the owner of the connection.
+    pub(crate) fn try_send_raw(&self, message: Vec<u8>) -> bool {
+        self.0.commands.capacity() > RESERVED_COMMANDS && self.0.commands.try_send(message).is_ok()
     }
 
     fn enqueue(&self, id: u64, session: &SessionId, method: &str, params: impl Serialize) {
@@ -137,7 +138,11 @@ impl Connection {
             session_id: session.as_option(),
         };
         match serde_json::to_vec(&command) {
-            Ok(message) => self.send_raw(message),
+            Ok(message) => {
+                if self.0.commands.try_send(message).is_err() {
+                    self.0.closed.cancel();
+                }
+            }
             Err(error) => tracing::warn!(%error, method, "cannot serialize a command"),
         }
     }
@@ -225,7 +230,7 @@ impl Shared {
     }
 }
 
-fn answer(method: &'static str, incoming: Incoming<'_>) -> Answer {
+fn answer(method: &'static str, incoming: Incoming<'_>) -> CallResult {
     if let Some(error) = incoming.error {
         let details = error.data.map(|data| format!(" {data}"));
         let message = error.message + details.as_deref().unwrap_or_default();

@@ -9,6 +9,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe;
 use tokio::process::Command;
 
+mod surrogates;
+
 /// Descriptors of Chromium.
 const COMMANDS: i32 = 3;
 const ANSWERS: i32 = 4;
@@ -82,6 +84,7 @@ impl MessageReader {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             if end.is_some() {
+                surrogates::replace_lone(&mut self.message);
                 return Ok(Some(&self.message));
             }
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ObserveError, SCRIPT_TIMEOUT};
 use crate::cdp::CdpError;
-use crate::tabs::{Frame, ScriptError, ScriptFrame, Tab, Tabs, World};
+use crate::tabs::{Frame, ScriptError, ScriptFrame, ScriptWorld, Tab, Tabs};
 
 /// Tries to mark a document that is replaced meanwhile.
 const MAX_TRIES: usize = 5;
@@ -30,7 +30,7 @@ pub struct MarkedFrame {
 }
 
 /// Marks all frames. Those that forbid scripts, and documents of `object` and `embed`, get no marks.
-/// Fails if the main frame cannot be marked.
+/// Fails if the page does not respond.
 pub(super) async fn mark(tabs: &Tabs, tab: &Tab) -> Result<Vec<MarkedFrame>, ObserveError> {
     let mut tries = 1;
     let main = loop {
@@ -56,10 +56,10 @@ pub(super) async fn mark(tabs: &Tabs, tab: &Tab) -> Result<Vec<MarkedFrame>, Obs
                 tokio::time::sleep(RETRY_DELAY).await;
             }
             Err(ScriptError::Browser(error)) => return Err(error.into()),
+            // An observation without ids is better than none.
             Err(error) => {
-                let message = error.to_string();
-                let method = "Runtime.callFunctionOn";
-                return Err(CdpError::Protocol { method, message }.into());
+                tracing::warn!(%error, "a page has no marks");
+                break main;
             }
         }
     };
@@ -138,7 +138,14 @@ async fn mark_child(tabs: &Tabs, parent: &MarkedFrame, frame: Frame) -> Option<M
 }
 
 async fn run_script(tabs: &Tabs, frame: &MarkedFrame) -> Result<ScriptFrame, ScriptError> {
-    let script = tabs.script_frame(&frame.frame, World::Main).await?;
+    let page = tabs.script_frame(&frame.frame, ScriptWorld::Main).await?;
+    let function = include_str!("../page_scripts/find_handlers.js");
+    match page.call::<Value>(SCRIPT_TIMEOUT, function, &[]).await {
+        Ok(_) | Err(ScriptError::Exception(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let isolated = tabs.script_frame(&frame.frame, ScriptWorld::Isolated);
+    let script = isolated.await?;
     let function = include_str!("../page_scripts/mark.js");
     let _name: String = script
         .call(SCRIPT_TIMEOUT, function, &[json!(frame.prefix)])

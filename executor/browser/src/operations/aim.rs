@@ -85,14 +85,15 @@ impl ElementCall<'_> {
 
     async fn content_quads(&self, element: &Element) -> Result<Option<Vec<Quad>>, ScriptError> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct ContentQuads {
             quads: Vec<[f64; 8]>,
         }
         let params = json!({"objectId": element.object_id});
-        let calling =
-            element
-                .session
-                .call_within::<Answer>(self.limit(), "DOM.getContentQuads", params);
+        let calling = element.session.call_within::<ContentQuads>(
+            self.limit(),
+            "DOM.getContentQuads",
+            params,
+        );
         match calling.await {
             Ok(answer) if answer.quads.is_empty() => Ok(None),
             Ok(answer) => Ok(Some(answer.quads.into_iter().map(Quad::from).collect())),

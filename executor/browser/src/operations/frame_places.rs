@@ -64,7 +64,7 @@ impl FramePlaces {
 
 async fn placement(owner: &Element, limit: Duration) -> Result<Option<Placement>, ScriptError> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct BoxModel {
         model: Model,
     }
     #[derive(Deserialize)]
@@ -75,7 +75,7 @@ async fn placement(owner: &Element, limit: Duration) -> Result<Option<Placement>
     let params = json!({"objectId": owner.object_id});
     let model = owner
         .session
-        .call_within::<Answer>(limit, "DOM.getBoxModel", params);
+        .call_within::<BoxModel>(limit, "DOM.getBoxModel", params);
     let (size, model) = tokio::join!(size, model);
     let (width, height) = size?;
     match model {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::bid::{Bid, frame_locator};
 use super::page::{Deadline, Page};
 use super::scripts;
-use crate::tabs::{Element, FrameId, ScriptError, World};
+use crate::tabs::{Element, FrameId, ScriptError, ScriptWorld};
 
 /// Waits before an element is looked for again, in milliseconds; the last one repeats.
 const DELAYS: [u64; 4] = [0, 20, 50, 100];
@@ -106,7 +106,7 @@ impl Page {
         let frames = self.tabs.frames(&self.tab.id);
         let frame = frames.iter().find(|known| known.id == *frame);
         let frame = frame.ok_or(ScriptError::Gone)?;
-        let context = self.tabs.script_frame(frame, World::Isolated);
+        let context = self.tabs.script_frame(frame, ScriptWorld::Isolated);
         let context = tokio::time::timeout(deadline.call_limit(), context);
         let context = context.await.map_err(|_| ScriptError::Gone)??;
         let (find, describe) = ([json!(bid), json!(false)], [json!(bid), json!(true)]);

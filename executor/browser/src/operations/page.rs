@@ -16,6 +16,9 @@ use crate::tabs::{FrameId, ScriptError, Tab, Tabs};
 /// Time in which a navigation that an input caused must have its document.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Time in which its elements should be there. A document of several parts may come for longer.
+const PARSE_TIMEOUT: Duration = Duration::from_millis(500);
+
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) tabs: Tabs,
@@ -66,12 +69,14 @@ impl Page {
         NavigationsBefore(self.tabs.navigating_frames(&self.tab.id))
     }
 
-    /// Waits until the navigations that an input has started have their documents.
+    /// Waits until the navigations that an input has started have their documents, and these their
+    /// elements: the next operation must find them.
     pub(super) async fn wait_for_navigations(&self, before: &NavigationsBefore) {
         let waiting = self
             .tabs
             .new_navigations_ended(&self.tab.id, &before.0, COMMIT_TIMEOUT);
         waiting.await;
+        self.tabs.documents_ready(&self.tab.id, PARSE_TIMEOUT).await;
     }
 }
 

@@ -157,7 +157,7 @@ async fn answer(
 
 async fn input_of(chooser: &FileChooser) -> Result<Element, ScriptError> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct ResolvedNode {
         object: Object,
     }
     #[derive(Deserialize)]
@@ -167,10 +167,10 @@ async fn input_of(chooser: &FileChooser) -> Result<Element, ScriptError> {
     }
     let params = json!({"backendNodeId": chooser.backend_node_id});
     let session = chooser.session.clone();
-    let answer: Answer = session.call("DOM.resolveNode", params).await?;
+    let node: ResolvedNode = session.call("DOM.resolveNode", params).await?;
     Ok(Element {
         session,
-        object_id: answer.object.object_id,
+        object_id: node.object.object_id,
     })
 }
 

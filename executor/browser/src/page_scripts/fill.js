@@ -1,6 +1,6 @@
 // Sets the value of an input that has no text (done: false), or selects the text that is to be
 // replaced (done: true).
-(element, text) => {
+async (element, text) => {
   const failure = lacking(element, ["visible", "enabled", "editable"]);
   if (failure) return failure;
   const field = control(element);
@@ -25,8 +25,18 @@
   } else if (name !== "TEXTAREA" && !field.isContentEditable) {
     return refuse("Element is not an <input>, <textarea> or [contenteditable] element");
   }
-  if (name === "INPUT" || name === "TEXTAREA") field.select();
-  else getSelection().selectAllChildren(field);
-  field.focus();
+  if (name === "INPUT" || name === "TEXTAREA") {
+    // The event of the selection comes before those of the text, but later than the call.
+    const selected = new Promise((resolve) => {
+      if (field.value) field.addEventListener("select", resolve, { once: true });
+      setTimeout(resolve, field.value ? 50 : 0);
+    });
+    field.select();
+    field.focus();
+    await selected;
+  } else {
+    getSelection().selectAllChildren(field);
+    field.focus();
+  }
   return done(true);
 }

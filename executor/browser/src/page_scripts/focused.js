@@ -4,5 +4,6 @@
   let element = document.activeElement;
   while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
   if (!element) return "";
-  return element.getAttribute("data-sandbox-bid") ?? element.getAttribute("bid");
+  const { getAttribute } = Element.prototype;
+  return getAttribute.call(element, "data-sandbox-bid") ?? getAttribute.call(element, "bid");
 }

@@ -1,13 +1,28 @@
 // Gives each element of a document its id and writes what an observation needs into attributes
-// (docs/specs/browser.md, section 2.5). Runs in the page's own world, where `onclick` set by
-// scripts is visible. `prefix` is the id of the frame. Resolves to the name of the id attribute.
+// (docs/specs/browser.md, section 2.5). Runs in the isolated world, which a page cannot disturb;
+// `find_handlers.js` has marked the elements whose `onclick` only the page's world shows. `prefix`
+// is the id of the frame. Resolves to the name of the id attribute.
 async (prefix) => {
   const KEY = Symbol.for("sandbox.marks");
   const MARK = "browsergym_id_";
+  const HANDLER = "data-sandbox-onclick";
+  // Controls of a form can hide its methods.
+  const own = (name) => (element, ...args) => Element.prototype[name].call(element, ...args);
+  const [get, set, has, remove] =
+    ["getAttribute", "setAttribute", "hasAttribute", "removeAttribute"].map(own);
+  const tagOf = Object.getOwnPropertyDescriptor(Element.prototype, "tagName").get;
+  const tagName = (element) => tagOf.call(element);
+  const parentGetter = Object.getOwnPropertyDescriptor(Node.prototype, "parentElement").get;
+  const parentOf = (element) => parentGetter.call(element);
+  const rootOf = Object.getOwnPropertyDescriptor(Element.prototype, "shadowRoot").get;
+  const below = (root) => {
+    const { prototype } = root instanceof Document ? Document : DocumentFragment;
+    return prototype.querySelectorAll.call(root, "*")[Symbol.iterator]();
+  };
   const all = (root) => {
     const found = [];
     // A stack of iterators: shadow roots are as deep as the page wants.
-    const stack = [root.querySelectorAll("*")[Symbol.iterator]()];
+    const stack = [below(root)];
     while (stack.length > 0) {
       const { value, done } = stack[stack.length - 1].next();
       if (done) {
@@ -15,7 +30,8 @@ async (prefix) => {
         continue;
       }
       found.push(value);
-      if (value.shadowRoot) stack.push(value.shadowRoot.querySelectorAll("*")[Symbol.iterator]());
+      const shadow = rootOf.call(value);
+      if (shadow) stack.push(below(shadow));
     }
     return found;
   };
@@ -31,8 +47,8 @@ async (prefix) => {
   let state = document[KEY];
   if (!state) {
     // A page with attributes of that name keeps them.
-    const taken = elements.some((element) => element.hasAttribute("bid"));
-    state = { name: taken ? "data-sandbox-bid" : "bid", next: 0, nextFrame: 0, owners: new Map() };
+    const taken = elements.some((element) => has(element, "bid"));
+    state = { name: taken ? "data-sandbox-bid" : "bid", next: 0, nextFrame: 0 };
     Object.defineProperty(document, KEY, { value: state, configurable: true });
   }
   const letters = (number) => {
@@ -44,29 +60,31 @@ async (prefix) => {
     } while (number >= 0);
     return text[0] + text.slice(1).toUpperCase();
   };
-  const isFrame = (element) => ["IFRAME", "FRAME"].includes(element.tagName);
+  const isFrame = (element) => ["IFRAME", "FRAME"].includes(tagName(element));
+  const handlers = new Set(elements.filter((element) => has(element, HANDLER)));
+  for (const element of handlers) remove(element, HANDLER);
   state.marked = [];
   const seen = new Set();
   for (const element of elements) {
     quietly(() => {
       // The attribute of a list item is its number, and would renumber the list.
-      if (element.tagName === "LI") return;
-      if (element.value !== undefined) element.setAttribute("value", element.value);
+      if (tagName(element) === "LI") return;
+      if (element.value !== undefined) set(element, "value", element.value);
     });
     quietly(() => {
       if (element.checked === undefined) return;
-      if (element.checked) element.setAttribute("checked", "");
-      else element.removeAttribute("checked");
+      if (element.checked) set(element, "checked", "");
+      else remove(element, "checked");
     });
-    let id = element.getAttribute(state.name);
+    let id = get(element, state.name);
     const isOwn = id !== null && id.startsWith(prefix) && !seen.has(id);
     if (!isOwn) {
       id = prefix + (isFrame(element) ? letters(state.nextFrame++) : String(state.next++));
-      element.setAttribute(state.name, id);
+      set(element, state.name, id);
     }
     seen.add(id);
     for (const name of ["aria-roledescription", "aria-description"]) {
-      element.setAttribute(name, `${MARK}${id} ${element.getAttribute(name) ?? ""}`);
+      set(element, name, `${MARK}${id} ${get(element, name) ?? ""}`);
     }
     state.marked.push(element);
   }
@@ -92,51 +110,51 @@ async (prefix) => {
     "input", "textarea", "select", "button", "a", "iframe", "video", "li", "td", "option",
   ];
   const isTopmost = (element, box) => {
-    const root = element.getRootNode();
+    const root = Node.prototype.getRootNode.call(element);
     const at = (root.elementFromPoint ? root : document).elementFromPoint(
       (box.left + box.right) / 2,
       (box.top + box.bottom) / 2,
     );
-    return at !== null && (at === element || element.contains(at));
+    return at !== null && (at === element || Node.prototype.contains.call(element, at));
   };
   const holdsOthers = (element) => {
-    const tag = element.tagName.toLowerCase();
+    const tag = tagName(element).toLowerCase();
     return (
       tag === "button" || tag === "a" ||
-      (tag === "input" && element.getAttribute("type") === "button") ||
-      (tag === "div" && element.getAttribute("role") === "button")
+      (tag === "input" && get(element, "type") === "button") ||
+      (tag === "div" && get(element, "role") === "button")
     );
   };
-  const isMarked = (element) => element.getAttribute(MARKS) === "1";
+  const isMarked = (element) => get(element, MARKS) === "1";
   const deservesMark = (element, box) => {
-    const tag = element.tagName.toLowerCase();
+    const tag = tagName(element).toLowerCase();
     if (!(box.width * box.height >= 20)) return false;
     const isControl =
-      CONTROLS.includes(tag) || element.onclick != null ||
+      CONTROLS.includes(tag) || element.onclick != null || handlers.has(element) ||
       getComputedStyle(element).cursor === "pointer";
     if (!isControl || !isTopmost(element, box)) return false;
-    for (let above = element.parentElement; above; above = above.parentElement) {
+    for (let above = parentOf(element); above; above = parentOf(above)) {
       if (holdsOthers(above) && isMarked(above)) return false;
     }
-    const parent = element.parentElement;
+    const parent = parentOf(element);
     const isOnlyChild =
-      parent && parent.tagName === "SPAN" && parent.children.length === 1 &&
-      parent.getAttribute("role") && isMarked(parent);
+      parent && tagName(parent) === "SPAN" && parent.childElementCount === 1 &&
+      get(parent, "role") && isMarked(parent);
     return !isOnlyChild;
   };
   for (const element of elements) {
     const ratio = ratios.get(element) ?? 0;
-    element.setAttribute("browsergym_visibility_ratio", String(Math.round(ratio * 100) / 100));
-    element.setAttribute(MARKS, "0");
+    set(element, "browsergym_visibility_ratio", String(Math.round(ratio * 100) / 100));
+    set(element, MARKS, "0");
     // Also makes Chromium lay out what it has not shown yet.
-    const box = quietly(() => element.getBoundingClientRect());
+    const box = quietly(() => Element.prototype.getBoundingClientRect.call(element));
     const isNear =
       box && box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight;
     if (isNear && quietly(() => deservesMark(element, box))) {
-      for (let above = element.parentElement; above; above = above.parentElement) {
-        if (isMarked(above)) above.setAttribute(MARKS, "0");
+      for (let above = parentOf(element); above; above = parentOf(above)) {
+        if (isMarked(above)) set(above, MARKS, "0");
       }
-      element.setAttribute(MARKS, "1");
+      set(element, MARKS, "1");
     }
   }
   return state.name;

@@ -3,9 +3,10 @@
   const state = document[Symbol.for("sandbox.marks")];
   for (const element of state?.marked ?? []) {
     for (const name of ["aria-roledescription", "aria-description"]) {
-      const text = element.getAttribute(name)?.replace(/^browsergym_id_\S*\s/, "");
-      if (text) element.setAttribute(name, text);
-      else element.removeAttribute(name);
+      const { getAttribute, setAttribute, removeAttribute } = Element.prototype;
+      const text = getAttribute.call(element, name)?.replace(/^browsergym_id_\S*\s/, "");
+      if (text) setAttribute.call(element, name, text);
+      else removeAttribute.call(element, name);
     }
   }
   if (state) state.marked = [];

@@ -129,6 +129,7 @@ impl TabsState {
                     frame_count: 1,
                     navigation_count: 0,
                     is_used: false,
+                    is_opened: false,
                     mouse: (0.0, 0.0),
                     file_chooser: None,
                     drag: None,

@@ -1,8 +1,9 @@
 //! Relays of the protocol to clients outside, such as Playwright: each has a session of its own
-//! with the browser, so it sees the same tabs and disturbs nothing. Ids are translated; everything
-//! else passes unchanged (section 6.2).
+//! with the browser and sees the same tabs. Ids are translated; everything else passes unchanged
+//! (section 6.2).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -19,6 +20,8 @@ use crate::cdp::{CdpError, Connection, Event, SessionId};
 const MAX_RELAYS: usize = 16;
 /// Messages that wait for a client. One that reads slower than its pages tell is dropped.
 const MAX_WAITING: usize = 4096;
+/// Their bytes: one message may be larger.
+const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Commands of a client without an answer.
 const MAX_UNANSWERED: usize = 4096;
 
@@ -51,6 +54,7 @@ struct Client {
     base: SessionId,
     state: Mutex<ClientState>,
     messages: mpsc::Sender<Vec<u8>>,
+    waiting_bytes: AtomicUsize,
     /// Cancelled when the client reads too slowly.
     overflow: CancellationToken,
 }
@@ -109,6 +113,7 @@ impl Tabs {
             base: SessionId::from(attached.session_id.as_str()),
             state: Mutex::default(),
             messages: sender,
+            waiting_bytes: AtomicUsize::new(0),
             overflow: CancellationToken::new(),
         });
         self.shared.relays.0.lock().push(Arc::downgrade(&client));
@@ -124,11 +129,15 @@ impl Relay {
     /// The next message for the client; `None` once the browser has ended, or the client was
     /// too slow.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
-        tokio::select! {
-            message = self.messages.recv() => message,
-            () = self.client.overflow.cancelled() => None,
-            () = self.connection.closed() => None,
-        }
+        let message = tokio::select! {
+            message = self.messages.recv() => message?,
+            () = self.client.overflow.cancelled() => return None,
+            () = self.connection.closed() => return None,
+        };
+        self.client
+            .waiting_bytes
+            .fetch_sub(message.len(), Ordering::Relaxed);
+        Some(message)
     }
 
     /// Sends a command of the client.
@@ -146,10 +155,7 @@ impl Relay {
             Some(_) => {
                 let error = json!({"code": -32001, "message": "Session with given id not found."});
                 let answer = json!({"id": id, "error": error, "sessionId": session});
-                let _ = self
-                    .client
-                    .messages
-                    .try_send(answer.to_string().into_bytes());
+                self.client.enqueue(answer.to_string().into_bytes());
                 return Ok(());
             }
         };
@@ -162,8 +168,11 @@ impl Relay {
         message.id = Some(own);
         message.session_id = Some(session.to_string());
         let text = serde_json::to_vec(&message).map_err(|_| CommandError::Malformed)?;
-        self.connection.send_raw(text);
-        Ok(())
+        if self.connection.try_send_raw(text) {
+            return Ok(());
+        }
+        self.client.state.lock().unanswered.remove(&own);
+        Err(CommandError::Busy)
     }
 }
 
@@ -234,9 +243,17 @@ impl Client {
         message.id = id;
         let base = self.base.to_string();
         message.session_id.take_if(|session| *session == base);
-        if let Ok(text) = serde_json::to_vec(&message)
-            && self.messages.try_send(text).is_err()
-        {
+        if let Ok(text) = serde_json::to_vec(&message) {
+            self.enqueue(text);
+        }
+    }
+
+    /// Drops the client if more waits for it than it may.
+    fn enqueue(&self, text: Vec<u8>) {
+        let length = text.len();
+        let waiting = self.waiting_bytes.fetch_add(length, Ordering::Relaxed);
+        let is_full = waiting > 0 && waiting + length > MAX_WAITING_BYTES;
+        if is_full || self.messages.try_send(text).is_err() {
             self.overflow.cancel();
         }
     }

@@ -16,6 +16,8 @@ use crate::cdp::{Session, SessionId};
 
 /// Quality of the JPEG pictures, of 100.
 const QUALITY: u32 = 70;
+/// Viewers at a time.
+const MAX_VIEWERS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Screencast {
@@ -67,13 +69,24 @@ impl Screencast {
 }
 
 impl Tabs {
-    pub fn view(&self) -> Viewer {
-        self.shared.screencast.running.lock().viewers += 1;
-        Viewer {
-            tabs: self.clone(),
-            latest: self.shared.screencast.latest.subscribe(),
-            tab: None,
+    /// A new viewer; `None` if there are too many.
+    pub fn view(&self) -> Option<Viewer> {
+        let screencast = &self.shared.screencast;
+        let mut running = screencast.running.lock();
+        if running.viewers >= MAX_VIEWERS {
+            return None;
         }
+        running.viewers += 1;
+        let mut latest = screencast.latest.subscribe();
+        // A page that does not change sends no other picture.
+        if running.session.is_some() && latest.borrow().is_some() {
+            latest.mark_changed();
+        }
+        Some(Viewer {
+            tabs: self.clone(),
+            latest,
+            tab: None,
+        })
     }
 }
 

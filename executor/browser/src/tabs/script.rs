@@ -15,7 +15,7 @@ use crate::cdp::{CdpError, Session};
 const CONTEXT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum World {
+pub enum ScriptWorld {
     /// The page's own: sees its objects, and the page sees what the script does to the document.
     Main,
     /// Sees the document only.
@@ -97,7 +97,7 @@ impl Tabs {
     pub async fn script_frame(
         &self,
         frame: &Frame,
-        world: World,
+        world: ScriptWorld,
     ) -> Result<ScriptFrame, ScriptError> {
         let context = self.wait(CONTEXT_TIMEOUT, |state| {
             let found = state.tabs.iter().find_map(|tab| tab.frames.get(&frame.id));
@@ -105,15 +105,17 @@ impl Tabs {
                 return Some(None);
             };
             let context = match world {
-                World::Main => found.main_context,
-                World::Isolated => found.isolated_context,
+                ScriptWorld::Main => found.main_context,
+                ScriptWorld::Isolated => found.isolated_context,
             };
             context.map(|context| Some((context, found.session.clone())))
         });
         let (context, session) = match context.await {
             Some(found) => found.ok_or(ScriptError::Gone)?,
             // The isolated world is missing where scripts are disabled.
-            None if world == World::Isolated => (create_world(frame).await?, frame.session.clone()),
+            None if world == ScriptWorld::Isolated => {
+                (create_world(frame).await?, frame.session.clone())
+            }
             None => return Err(ScriptError::Gone),
         };
         Ok(ScriptFrame { session, context })

@@ -62,6 +62,8 @@ pub(super) struct TabState {
     pub(super) navigation_count: u64,
     /// True once it has shown a sign of use (section 2.6).
     pub(super) is_used: bool,
+    /// True once it has shown a page.
+    pub(super) is_opened: bool,
     pub(super) mouse: (f64, f64),
     /// Input element whose chooser was opened and not yet answered.
     pub(super) file_chooser: Option<FileChooser>,
@@ -168,8 +170,14 @@ impl TabsState {
         })
     }
 
-    pub(super) fn is_opening(&self) -> bool {
-        self.tabs.iter().any(|state| !state.is_used)
+    /// True if a tab was opened that does not show its first page yet.
+    pub(super) fn is_opening(&mut self) -> bool {
+        for state in &mut self.tabs {
+            let main = state.frames.get(&state.tab.main_frame());
+            let has_page = main.is_some_and(|main| main.is_ready && !main.is_navigating());
+            state.is_opened |= state.is_used && has_page;
+        }
+        self.tabs.iter().any(|state| !state.is_opened)
     }
 
     pub(super) fn are_documents_ready(&self, tab: &TargetId) -> bool {

@@ -9,7 +9,7 @@ use axum::extract::Path as UrlPath;
 use axum::response::Html;
 use axum::routing::get;
 use browser::operations::Operations;
-use browser::tabs::{Tab, Tabs, World};
+use browser::tabs::{ScriptWorld, Tab, Tabs};
 
 use super::case_file::{Case, parse};
 use super::run_program;
@@ -168,7 +168,7 @@ fn check_error(text: &str, case: &Case, directory: &str) -> Result<(), Failure> 
 async fn log_of(tabs: &Tabs, tab: &Tab, expected: &str) -> String {
     let frames = tabs.frames(&tab.id);
     let main = frames.iter().find(|frame| frame.parent.is_none()).unwrap();
-    let script = tabs.script_frame(main, World::Main).await.unwrap();
+    let script = tabs.script_frame(main, ScriptWorld::Main).await.unwrap();
     let function = "(expected) => new Promise((done) => {
         const look = () => {
           const log = entries.join('; ');

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use browser::operations::Operations;
-use browser::tabs::{Tabs, TargetId, World};
+use browser::tabs::{ScriptWorld, Tabs, TargetId};
 
 use super::run_program;
 use crate::fixture::{Chromium, serve};
@@ -67,7 +67,7 @@ async fn tabs_are_chosen_as_in_a_python_list() {
 
 async fn title(tabs: &Tabs, tab: &TargetId) -> String {
     let main = tabs.frames(tab).remove(0);
-    let script = tabs.script_frame(&main, World::Main).await.unwrap();
+    let script = tabs.script_frame(&main, ScriptWorld::Main).await.unwrap();
     let limit = Duration::from_secs(5);
     script
         .call(limit, "() => document.title", &[])

@@ -205,7 +205,7 @@ pub(super) fn public_root(plugin: &str, headers: &HeaderMap) -> String {
 }
 
 /// Returns whether a browser says that the request comes from a page of the same host.
-fn is_same_origin(headers: &HeaderMap) -> bool {
+pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| {
         headers
             .get(name)

@@ -12,7 +12,7 @@ use browser::tabs::{Tabs, TargetId};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::access::public_root;
+use super::access::{is_same_origin, public_root};
 use super::error::detail;
 use crate::serve::executor::Executor;
 use crate::serve::plugins::browser::Browser;
@@ -92,13 +92,29 @@ async fn page(State(executor): State<Arc<Executor>>) -> Response {
     (headers, Html(text)).into_response()
 }
 
-async fn watch(State(executor): State<Arc<Executor>>, upgrade: WebSocketUpgrade) -> Response {
+async fn watch(
+    State(executor): State<Arc<Executor>>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, Response> {
+    if is_foreign(&headers) {
+        return Err(foreign());
+    }
     if browser(&executor, Part::View).is_none() {
-        return not_offered(Part::View);
+        return Err(not_offered(Part::View));
     }
     let serve = async move |socket: WebSocket| view::serve(&executor, socket).await;
     let upgrade = upgrade.max_message_size(view::MAX_INPUT_BYTES);
-    upgrade.on_upgrade(serve)
+    Ok(upgrade.on_upgrade(serve))
+}
+
+/// True if a page of another host opens a WebSocket. Programs send no origin.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) && !is_same_origin(headers)
+}
+
+fn foreign() -> Response {
+    detail(StatusCode::FORBIDDEN, "the page is of another host")
 }
 
 async fn version(
@@ -138,16 +154,24 @@ async fn list(
 async fn connect_browser(
     State(executor): State<Arc<Executor>>,
     Path(_): Path<String>,
+    headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Response> {
+    if is_foreign(&headers) {
+        return Err(foreign());
+    }
     connect(executor, None, upgrade).await
 }
 
 async fn connect_page(
     State(executor): State<Arc<Executor>>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Response> {
+    if is_foreign(&headers) {
+        return Err(foreign());
+    }
     connect(executor, Some(TargetId::from(id.as_str())), upgrade).await
 }
 
@@ -164,6 +188,7 @@ async fn connect(
     let serve = async move |socket: WebSocket| relay::serve(&executor, relay, socket).await;
     Ok(upgrade
         .max_message_size(MAX_MESSAGE_BYTES)
+        .max_frame_size(MAX_MESSAGE_BYTES)
         .on_upgrade(serve))
 }
 

@@ -80,7 +80,9 @@ pub(in crate::serve) struct Browser {
     start: LaunchContext,
     health: watch::Sender<Health>,
     /// Locked during a step: there is one at a time.
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BrowserState>>,
+    /// Tabs of the last process, for those who do not wait for a step.
+    running: parking_lot::Mutex<Option<Tabs>>,
     control: Control,
     /// Clones keep the browser from ending for want of use.
     holds: Arc<()>,
@@ -89,7 +91,7 @@ pub(in crate::serve) struct Browser {
 }
 
 #[derive(Debug)]
-struct State {
+struct BrowserState {
     process: Option<Process>,
     /// Present after the first start.
     profile: Option<Profile>,
@@ -102,7 +104,7 @@ struct State {
 
 impl Browser {
     pub(super) fn new(settings: BrowserSettings, start: LaunchContext) -> Self {
-        let state = State {
+        let state = BrowserState {
             process: None,
             profile: None,
             downloads: DownloadFolder::new(settings.workspace()),
@@ -115,6 +117,7 @@ impl Browser {
             start,
             health: watch::Sender::default(),
             state: Arc::new(Mutex::new(state)),
+            running: parking_lot::Mutex::default(),
             control: Control::default(),
             holds: Arc::default(),
             idle_watch: parking_lot::Mutex::default(),
@@ -162,10 +165,16 @@ impl Browser {
     pub(in crate::serve) async fn browse(&self, action: &Browse) -> BrowseOutcome {
         let deadline = Instant::now() + STEP_TIMEOUT;
         let working = async {
-            if !self.control.released(deadline - ANSWER_TIME).await {
-                return BrowseOutcome::Failed(CONTROLLED_TEXT.to_owned());
-            }
-            let mut state = self.state.lock().await;
+            let mut state = loop {
+                if !self.control.released(deadline - ANSWER_TIME).await {
+                    return BrowseOutcome::Failed(CONTROLLED_TEXT.to_owned());
+                }
+                let state = self.state.lock().await;
+                // A person may have taken it during the step before.
+                if !self.control.is_taken() {
+                    break state;
+                }
+            };
             let outcome = self.step(&mut state, action, deadline).await;
             state.last_use = Instant::now();
             outcome
@@ -180,6 +189,10 @@ impl Browser {
 
     /// Tabs of the running browser; it is started if necessary. `None` if it does not start.
     pub(in crate::serve) async fn tabs(&self) -> Option<Tabs> {
+        let running = self.running.lock().clone();
+        if let Some(tabs) = running.filter(|tabs| !tabs.connection().is_closed()) {
+            return Some(tabs);
+        }
         let mut state = self.state.lock().await;
         self.ensure(&mut state).await;
         state.last_use = Instant::now();
@@ -191,16 +204,27 @@ impl Browser {
         Arc::clone(&self.holds)
     }
 
-    /// Gives a person the control; `None` if another one has it. The agent's actions wait.
-    pub(in crate::serve) fn take_control(&self) -> Option<ControlGuard> {
-        self.control.take()
+    /// Gives a person the control once a running step has ended; `None` if another one has it. The
+    /// agent's next actions wait.
+    pub(in crate::serve) fn take_control(&self) -> Option<impl Future<Output = ControlGuard>> {
+        let guard = self.control.take()?;
+        let state = Arc::clone(&self.state);
+        Some(async move {
+            drop(state.lock().await);
+            guard
+        })
     }
 
     pub(in crate::serve) fn is_controlled(&self) -> bool {
         self.control.is_taken()
     }
 
-    async fn step(&self, state: &mut State, action: &Browse, deadline: Instant) -> BrowseOutcome {
+    async fn step(
+        &self,
+        state: &mut BrowserState,
+        action: &Browse,
+        deadline: Instant,
+    ) -> BrowseOutcome {
         self.ensure(state).await;
         let Some(process) = &state.process else {
             return BrowseOutcome::Unsupported;
@@ -234,7 +258,12 @@ impl Browser {
     }
 
     /// Answers a step that was performed: a download that was not told yet comes first.
-    async fn finish(&self, state: &mut State, action: &Browse, step: step::Step) -> BrowseOutcome {
+    async fn finish(
+        &self,
+        state: &mut BrowserState,
+        action: &Browse,
+        step: step::Step,
+    ) -> BrowseOutcome {
         state.timeouts = 0;
         let identity = &self.start.identity;
         state.downloads.add(&step.downloads);
@@ -256,7 +285,7 @@ impl Browser {
     }
 
     /// Ends the browser; the next step starts it again and says why.
-    async fn replace(&self, state: &mut State, reason: &str) {
+    async fn replace(&self, state: &mut BrowserState, reason: &str) {
         tracing::warn!(reason, "the browser is replaced");
         if let Some(process) = state.process.take() {
             process.kill().await;
@@ -266,7 +295,7 @@ impl Browser {
     }
 
     /// Makes sure that the browser runs. Its health says why it does not.
-    async fn ensure(&self, state: &mut State) {
+    async fn ensure(&self, state: &mut BrowserState) {
         if let Some(process) = &state.process {
             let asking = tokio::time::timeout(ALIVE_TIMEOUT, process.tabs.version());
             let reason = match asking.await {
@@ -276,8 +305,13 @@ impl Browser {
             };
             self.replace(state, &reason).await;
         }
-        match self.launch(state).await {
+        let launched = tokio::select! {
+            launched = self.launch(state) => launched,
+            () = self.stop.cancelled() => return,
+        };
+        match launched {
             Ok(process) => {
+                *self.running.lock() = Some(process.tabs.clone());
                 self.health.send_replace(Health::Ready);
                 state.process = Some(process);
                 state.last_use = Instant::now();
@@ -290,7 +324,7 @@ impl Browser {
         }
     }
 
-    async fn launch(&self, state: &mut State) -> Result<Process, LaunchError> {
+    async fn launch(&self, state: &mut BrowserState) -> Result<Process, LaunchError> {
         let program = self.program().await.ok_or(LaunchError::NoProgram)?;
         let profile = self.profile(state).await.map_err(LaunchError::Profile)?;
         let home = certificates::home(&self.start, &profile).await;
@@ -302,7 +336,7 @@ impl Browser {
     }
 
     /// Directory of the profile, which is created at the first start.
-    async fn profile(&self, state: &mut State) -> io::Result<PathBuf> {
+    async fn profile(&self, state: &mut BrowserState) -> io::Result<PathBuf> {
         let (identity, workspace) = (&self.start.identity, self.settings.workspace());
         let profile = match state.profile.take() {
             Some(profile) => profile,

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
-use browser::tabs::{Viewer, ViewerInput};
+use browser::tabs::ViewerInput;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, OptionFuture};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -44,8 +46,12 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
     if tabs.active().is_none() && tabs.open("about:blank").await.is_err() {
         return close(socket).await;
     }
-    let mut viewer = tabs.view();
+    let Some(mut viewer) = tabs.view() else {
+        return close(socket).await;
+    };
     let mut control: Option<ControlGuard> = None;
+    // Control that was asked for, until the agent's step has ended.
+    let mut coming: OptionFuture<BoxFuture<'_, ControlGuard>> = None.into();
     let mut states = tokio::time::interval(STATE_INTERVAL);
     states.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_picture = Instant::now();
@@ -62,6 +68,11 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
                 next_picture = Instant::now() + PICTURE_INTERVAL;
                 Some(Message::Binary(picture.jpeg.clone().into()))
             }
+            Some(guard) = &mut coming => {
+                coming = None.into();
+                control = Some(guard);
+                None
+            }
             _ = states.tick() => {
                 let active = viewer.follow();
                 let held = browser.is_controlled();
@@ -71,7 +82,19 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
             }
             received = socket.recv() => match received {
                 Some(Ok(Message::Text(text))) => {
-                    receive(&text, &viewer, &mut control, || browser.take_control());
+                    match serde_json::from_str(&text) {
+                        Ok(Received::Control(Control { held: true })) if control.is_none() => {
+                            if let Some(taking) = browser.take_control() {
+                                coming = Some(taking.boxed()).into();
+                            }
+                        }
+                        Ok(Received::Control(Control { held: false })) => {
+                            (control, coming) = (None, None.into());
+                        }
+                        Ok(Received::Input(input)) if control.is_some() => viewer.input(input),
+                        // Inputs without control, and what is not understood, have no effect.
+                        _ => {}
+                    }
                     None
                 }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => break,
@@ -85,23 +108,6 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
             }
         }
     }
-    drop(control);
+    drop((control, coming));
     close(socket).await;
-}
-
-/// Inputs without control, and what is not understood, have no effect.
-fn receive(
-    text: &str,
-    viewer: &Viewer,
-    control: &mut Option<ControlGuard>,
-    take_control: impl FnOnce() -> Option<ControlGuard>,
-) {
-    match serde_json::from_str(text) {
-        Ok(Received::Control(Control { held: true })) if control.is_none() => {
-            *control = take_control();
-        }
-        Ok(Received::Control(Control { held: false })) => *control = None,
-        Ok(Received::Input(input)) if control.is_some() => viewer.input(input),
-        _ => {}
-    }
 }

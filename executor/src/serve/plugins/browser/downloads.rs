@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 use browser::tabs::Download;
@@ -13,6 +13,8 @@ use crate::serve::identity::Identity;
 pub(super) const FOLDER: &str = ".downloads";
 /// Bytes that tell the type of a file.
 const MAGIC_BYTES: u64 = 8 << 10;
+/// Names that are tried for a copy.
+const MAX_TRIES: u64 = 10_000;
 /// Downloads that wait to be told.
 const MAX_WAITING: usize = 256;
 
@@ -51,6 +53,8 @@ impl DownloadFolder {
         for download in completed {
             if self.waiting.len() < MAX_WAITING {
                 self.waiting.push_back(download.guid.clone());
+            } else {
+                tracing::warn!(name = download.guid, "too many downloads: one is not told");
             }
         }
     }
@@ -58,11 +62,11 @@ impl DownloadFolder {
     /// Copies the oldest download that was not told yet; the path of the copy.
     pub(super) async fn take(&mut self, identity: &Identity) -> Option<PathBuf> {
         while let Some(name) = self.waiting.pop_front() {
-            let number = self.told + 1;
-            let (source, workspace) = (self.path().join(&name), self.workspace.clone());
-            let copying = identity.run(move || copy(&source, &workspace, number));
+            let (source, workspace, told) =
+                (self.path().join(&name), self.workspace.clone(), self.told);
+            let copying = identity.run(move || copy(&source, &workspace, told + 1));
             match copying.await.and_then(|copied| copied) {
-                Ok(path) => {
+                Ok((number, path)) => {
                     self.told = number;
                     return Some(path);
                 }
@@ -73,17 +77,27 @@ impl DownloadFolder {
     }
 }
 
-fn copy(source: &Path, workspace: &Path, number: u64) -> io::Result<PathBuf> {
+/// Copies a file to `file_N` with the extension of its content; N is the first free number from
+/// `number` on: files of earlier servers and of the user stay.
+fn copy(source: &Path, workspace: &Path, number: u64) -> io::Result<(u64, PathBuf)> {
     let mut file = File::open(source)?;
     let mut start = Vec::new();
     (&mut file).take(MAGIC_BYTES).read_to_end(&mut start)?;
+    file.rewind()?;
     let extension = infer::get(&start).map(|kind| format!(".{}", kind.extension()));
     let extension = extension.unwrap_or_default();
-    let path = workspace.join(format!("file_{number}{extension}"));
-    if let Err(error) = fs::copy(source, &path) {
-        // The volume may be full; half a file is of no use.
-        let _ = fs::remove_file(&path);
-        return Err(error);
+    for number in number..number.saturating_add(MAX_TRIES) {
+        let path = workspace.join(format!("file_{number}{extension}"));
+        let mut target = match File::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            created => created?,
+        };
+        if let Err(error) = io::copy(&mut file, &mut target) {
+            // The volume may be full; half a file is of no use.
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        return Ok((number, path));
     }
-    Ok(path)
+    Err(io::ErrorKind::AlreadyExists.into())
 }

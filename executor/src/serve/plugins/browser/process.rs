@@ -45,9 +45,22 @@ pub(super) enum LaunchError {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) tabs: Tabs,
-    group: ProcessGroup,
+    group: KillOnDrop,
     ended: watch::Receiver<Option<String>>,
     _memory_watch: Option<AbortOnDropHandle<()>>,
+}
+
+/// Ends the browser also if the one who waits for it gives up.
+#[derive(Debug)]
+struct KillOnDrop(ProcessGroup);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let group = self.0.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { group.kill().await });
+        }
+    }
 }
 
 /// Chromium of the image, searched as the sandbox user.
@@ -103,7 +116,7 @@ impl Process {
         drop(command);
         let pid = child.id();
         let leader = GroupLeader::new(child, identity).map_err(spawn_error)?;
-        let group = leader.group();
+        let group = KillOnDrop(leader.group());
         let (sender, ended) = watch::channel(None);
         tokio::spawn(follow(leader, sender));
         prefer_in_oom(identity, pid).await;
@@ -122,7 +135,7 @@ impl Process {
                 _memory_watch: memory_watch,
             }),
             Err(error) => {
-                group.kill().await;
+                group.0.kill().await;
                 Err(LaunchError::Connect(program, error))
             }
         }
@@ -150,7 +163,7 @@ impl Process {
 
     /// Ends the browser at once.
     pub(super) async fn kill(mut self) {
-        self.group.kill().await;
+        self.group.0.kill().await;
         let _ = self.ended.wait_for(Option::is_some).await;
     }
 }

@@ -39,13 +39,15 @@ impl BrowserSettings {
             let mut choice = choice.iter();
             choice.any(|choice| choice.options.contains(&option))
         };
+        let has_key = !options.session_api_key.is_empty();
         (!options.no_enable_browser).then(|| Self {
             program: options.browser_program.clone(),
             idle_timeout: seconds.map(Duration::from_secs),
             starts_eagerly: has("start"),
             keeps_profile: has("profile"),
-            offers_view: has("view"),
-            offers_cdp: has("cdp"),
+            // Without a key any page could drive the browser.
+            offers_view: has_key && has("view"),
+            offers_cdp: has_key && has("cdp"),
             is_named: choice.is_some(),
             max_tree_chars: Some(options.browser_max_tree_chars).filter(|max| *max > 0),
             memory_limit: mebibytes.map(|limit| limit << 20),

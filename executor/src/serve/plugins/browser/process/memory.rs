@@ -1,5 +1,6 @@
 //! Memory limit of the browser: its largest process ends before the Pod is short of memory. Mostly
-//! that is the renderer of one tab; the others go on.
+//! that is the renderer of one tab, and the others go on; if it is the browser's own, all ends and the
+//! next action starts it again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub(super) async fn watch(identity: Arc<Identity>, leader: u32, limit: u64) {
         if total <= limit {
             continue;
         }
-        let children = sizes.iter().filter(|(pid, _)| *pid != leader);
-        let Some((pid, bytes)) = children.max_by_key(|(_, bytes)| *bytes).copied() else {
+        let largest = sizes.iter().max_by_key(|(_, bytes)| *bytes);
+        let Some((pid, bytes)) = largest.copied() else {
             continue;
         };
         tracing::warn!(total, limit, bytes, "the browser exceeds its memory limit");
