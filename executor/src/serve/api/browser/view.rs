@@ -51,7 +51,7 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
     };
     let mut control: Option<ControlGuard> = None;
     // Control that was asked for, until the agent's step has ended.
-    let mut coming: OptionFuture<BoxFuture<'_, ControlGuard>> = None.into();
+    let mut coming: Option<BoxFuture<'_, ControlGuard>> = None;
     let mut states = tokio::time::interval(STATE_INTERVAL);
     states.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_picture = Instant::now();
@@ -68,8 +68,8 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
                 next_picture = Instant::now() + PICTURE_INTERVAL;
                 Some(Message::Binary(picture.jpeg.clone().into()))
             }
-            Some(guard) = &mut coming => {
-                coming = None.into();
+            Some(guard) = OptionFuture::from(coming.as_mut()) => {
+                coming = None;
                 control = Some(guard);
                 None
             }
@@ -77,7 +77,9 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
                 let active = viewer.follow();
                 let held = browser.is_controlled();
                 let url = active.map(|tab| tab.url).unwrap_or_default();
-                let state = json!({"url": url, "control": control.is_some(), "held": held});
+                let state = json!({
+                    "url": url, "control": control.is_some(), "waits": coming.is_some(), "held": held,
+                });
                 Some(Message::Text(Utf8Bytes::from(state.to_string())))
             }
             received = socket.recv() => match received {
@@ -85,11 +87,11 @@ pub(super) async fn serve(executor: &Executor, mut socket: WebSocket) {
                     match serde_json::from_str(&text) {
                         Ok(Received::Control(Control { held: true })) if control.is_none() => {
                             if let Some(taking) = browser.take_control() {
-                                coming = Some(taking.boxed()).into();
+                                coming = Some(taking.boxed());
                             }
                         }
                         Ok(Received::Control(Control { held: false })) => {
-                            (control, coming) = (None, None.into());
+                            (control, coming) = (None, None);
                         }
                         Ok(Received::Input(input)) if control.is_some() => viewer.input(input),
                         // Inputs without control, and what is not understood, have no effect.
