@@ -60,9 +60,10 @@ pub enum AxFrame {
 
 /// Reads a tab. `raw_tree` keeps all fields of the accessibility tree.
 pub async fn observe(tabs: &Tabs, tab: &Tab, raw_tree: bool) -> Result<PageState, ObserveError> {
-    // Marks cannot be seen, so that the picture need not wait for them.
-    let (screenshot, read) = tokio::join!(screenshot(&tab.session), read(tabs, tab, raw_tree));
-    let (focused, frames) = read?;
+    // Marks cannot be seen, so that the picture need not wait for them. Its failure waits until they
+    // are taken away; a page that does not respond is not waited for by both.
+    let picture = async { Ok(screenshot(&tab.session).await) };
+    let (screenshot, (focused, frames)) = tokio::try_join!(picture, read(tabs, tab, raw_tree))?;
     let url = tabs
         .get(&tab.id)
         .map_or_else(|| tab.url.clone(), |tab| tab.url);

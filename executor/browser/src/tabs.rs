@@ -227,13 +227,12 @@ impl Tabs {
         self.shared.state.lock().is_opening()
     }
 
-    /// Waits up to `limit` until all tabs show a page. Those that do not are not waited for again.
+    /// Waits up to `limit` until all tabs show a page. Each tab is waited for once.
     pub async fn opened(&self, limit: Duration) {
         let opened = self.wait(limit, |state| (!state.is_opening()).then_some(()));
-        if opened.await.is_none() {
-            let mut state = self.shared.state.lock();
-            state.tabs.iter_mut().for_each(|tab| tab.is_opened = true);
-        }
+        opened.await;
+        let mut state = self.shared.state.lock();
+        state.tabs.iter_mut().for_each(|tab| tab.is_opened = true);
     }
 
     /// Waits up to `limit` until the documents of all frames of a tab are parsed.

@@ -62,7 +62,7 @@ pub(super) struct TabState {
     pub(super) navigation_count: u64,
     /// True once it has shown a sign of use (section 2.6).
     pub(super) is_used: bool,
-    /// True once it has shown a page.
+    /// True once its first page was waited for.
     pub(super) is_opened: bool,
     pub(super) mouse: (f64, f64),
     /// Input element whose chooser was opened and not yet answered.
@@ -171,13 +171,13 @@ impl TabsState {
     }
 
     /// True if a tab was opened that does not show its first page yet.
-    pub(super) fn is_opening(&mut self) -> bool {
-        for state in &mut self.tabs {
+    pub(super) fn is_opening(&self) -> bool {
+        let mut new = self.tabs.iter().filter(|state| !state.is_opened);
+        new.any(|state| {
             let main = state.frames.get(&state.tab.main_frame());
             let has_page = main.is_some_and(|main| main.is_ready && !main.is_navigating());
-            state.is_opened |= state.is_used && has_page;
-        }
-        self.tabs.iter().any(|state| !state.is_opened)
+            !(state.is_used && has_page)
+        })
     }
 
     pub(super) fn are_documents_ready(&self, tab: &TargetId) -> bool {
