@@ -156,6 +156,11 @@ fn program_with_error_shows_page_and_error() {
         error(&run(&server, "")),
         "ValueError: Received an empty action."
     );
+    for (program, content) in [("GET_EVAL_GOAL", ""), ("GET_EVAL_REWARDS", "[]")] {
+        let answer = run(&server, program);
+        assert_eq!(answer["content"], content);
+        assert_eq!(answer["extras"]["error"], false);
+    }
 }
 
 #[test]

@@ -134,6 +134,7 @@ fn start_fails_with_invalid_settings() {
         "1.1 plugin | --plugins agent_skills nope |  | Plugin nope not found",
         "1.1 browser | --no-enable-browser --browsergym-eval-env x |  | \
          Browser environment is not enabled in config, but browsergym_eval_env is set",
+        "1.1 benchmark | --enable-browser --browsergym-eval-env x |  | --browsergym-eval-env is not supported",
         "1.2 memory |  | lots | invalid literal for int() with base 10",
         "1.1 relative directory | --working-dir relative |  | must be absolute",
         "1.9 user name | --username bad:name |  | invalid user name 'bad:name'",

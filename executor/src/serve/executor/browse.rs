@@ -3,18 +3,20 @@
 
 use super::Executor;
 use crate::serve::observation::Observation;
-use crate::serve::plugins::browser::{Browse, BrowseOutcome, page_failed};
+use crate::serve::plugins::browser::{Browse, BrowseOutcome, evaluation, page_failed};
 
 /// Clients match this text.
 const NO_BROWSER: &str = "Browser functionality is not supported or disabled.";
 
 impl Executor {
     pub(super) async fn browse(&self, action: Browse) -> Observation {
-        let outcome = match &self.plugins.browser {
-            Some(browser) => browser.browse(&action).await,
-            None => BrowseOutcome::Unsupported,
+        let Some(browser) = &self.plugins.browser else {
+            return Observation::error(NO_BROWSER.to_owned());
         };
-        match outcome {
+        if let Some((content, extras)) = evaluation(&action.kind) {
+            return Observation::browse(content, extras);
+        }
+        match browser.browse(&action).await {
             BrowseOutcome::Unsupported => Observation::error(NO_BROWSER.to_owned()),
             BrowseOutcome::Download { program, path } => Observation::download(&program, path),
             BrowseOutcome::Page(page) => {

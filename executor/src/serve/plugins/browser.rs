@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::control::Control;
 pub(in crate::serve) use self::control::ControlGuard;
 use self::downloads::DownloadFolder;
-pub(in crate::serve) use self::page::{Page, PageExtras, failed as page_failed};
+pub(in crate::serve) use self::page::{Page, PageExtras, evaluation, failed as page_failed};
 use self::process::{LaunchError, Process};
 use self::profile::Profile;
 pub(in crate::serve) use self::settings::BrowserSettings;

@@ -137,23 +137,48 @@ pub(in crate::serve) fn failed(kind: &BrowseKind, error: String) -> (String, Pag
     };
     let extras = PageExtras {
         url,
-        trigger_by_action: kind.action(),
-        screenshot: String::new(),
-        screenshot_path: None,
-        set_of_marks: String::new(),
         error: true,
-        goal_image_urls: [],
-        open_pages_urls: Vec::new(),
-        active_page_index: -1,
-        dom_object: json!({}),
-        axtree_object: json!({}),
-        extra_element_properties: json!({}),
-        last_browser_action: String::new(),
         last_browser_action_error: error,
-        focused_element_bid: Some(String::new()),
-        filter_visible_only: false,
+        ..PageExtras::without_page(kind)
     };
     (content, extras)
+}
+
+/// Observation of a program that asks for the goal or the rewards of a benchmark (section 1.5).
+/// There is none, which a Python server without one tells in the same way.
+pub(in crate::serve) fn evaluation(kind: &BrowseKind) -> Option<(String, PageExtras)> {
+    let BrowseKind::Program(program) = kind else {
+        return None;
+    };
+    let content = match program.as_str() {
+        "GET_EVAL_GOAL" => "",
+        "GET_EVAL_REWARDS" => "[]",
+        _ => return None,
+    };
+    Some((content.to_owned(), PageExtras::without_page(kind)))
+}
+
+impl PageExtras {
+    fn without_page(kind: &BrowseKind) -> Self {
+        Self {
+            url: String::new(),
+            trigger_by_action: kind.action(),
+            screenshot: String::new(),
+            screenshot_path: None,
+            set_of_marks: String::new(),
+            error: false,
+            goal_image_urls: [],
+            open_pages_urls: Vec::new(),
+            active_page_index: -1,
+            dom_object: json!({}),
+            axtree_object: json!({}),
+            extra_element_properties: json!({}),
+            last_browser_action: String::new(),
+            last_browser_action_error: String::new(),
+            focused_element_bid: Some(String::new()),
+            filter_visible_only: false,
+        }
+    }
 }
 
 fn data_url(png: &[u8]) -> String {
