@@ -4,13 +4,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{SESSION_KEY, TestProcess, read_head, serve_command, wait_until};
+use crate::client::{SESSION_KEY, TestProcess, read_head, serve_command, set_mode, wait_until};
 use crate::fixture::ServerFixture;
 use crate::mcp::HttpsServer;
 
+mod faults;
 mod soak;
 
 /// Serves pages by path, and `file` as a download; returns the base URL. Ends with the process.
@@ -174,57 +175,6 @@ fn browser_actions_are_refused_when_disabled() {
     );
 }
 
-#[test]
-fn next_action_works_and_says_so_when_browser_was_killed_or_stopped() {
-    let base = serve(&[("/", "<title>T</title><p>text")]);
-    let server = server();
-    let visit = format!("goto(\"{base}\")");
-    assert_eq!(error(&run(&server, &visit)), "");
-    for (option, signal, is_told) in [
-        ("--user-data-dir", Signal::KILL, true),
-        ("--type=renderer", Signal::KILL, true),
-        ("--user-data-dir", Signal::STOP, true),
-        // Chromium starts a service of its own again; drawing is done in its main process.
-        ("--type=utility", Signal::KILL, false),
-    ] {
-        let pids = processes(&server, option);
-        assert!(!pids.is_empty(), "{option}");
-        for pid in pids {
-            // It may have ended with another one.
-            let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal);
-        }
-        let answer = run(&server, &visit);
-        let case = format!("{option} {signal:?}");
-        assert_eq!(
-            answer["extras"]["url"],
-            format!("{base}/"),
-            "{case}: {answer}"
-        );
-        assert_eq!(!error(&answer).is_empty(), is_told, "{case}");
-        assert_eq!(error(&run(&server, &visit)), "", "{case}");
-    }
-    assert!(processes(&server, "--type=gpu-process").is_empty());
-}
-
-#[test]
-fn page_that_takes_all_memory_is_ended_and_said_so() {
-    const HUNGRY: &str = "<title>T</title><script>
-        const all = [];
-        setInterval(() => all.push(new Uint8Array(32 << 20).fill(1)), 10);
-    </script>";
-    let base = serve(&[("/", "<title>T</title><p>text"), ("/hungry", HUNGRY)]);
-    let variables = [("SANDBOX_BROWSER_MEMORY_MIB", "600")];
-    let server = ServerFixture::start("root", &["--enable-browser"], &variables);
-    // It ends during its own step or a later one, whose answer says so.
-    let first = run(&server, &format!("goto(\"{base}/hungry\")"));
-    let mut answers = std::iter::once(first).chain((0..100).map(|_| run(&server, "noop(100)")));
-    let notice = "A tab crashed and was closed.";
-    assert!(answers.any(|answer| error(&answer).contains(notice)));
-    let visit = format!("goto(\"{base}\")");
-    let answer = run(&server, &visit);
-    assert_eq!(answer["extras"]["url"], format!("{base}/"));
-}
-
 /// Page that shows its cookies, and sets one that lasts.
 const COOKIE: &str = "<title>T</title><p id=p></p><script>
     p.textContent = 'cookies: ' + document.cookie;
@@ -281,25 +231,6 @@ fn page_by_https_needs_a_trusted_certificate() {
 }
 
 #[test]
-fn large_programs_are_answered() {
-    let base = serve(&[("/", "<title>T</title><textarea></textarea>")]);
-    let server = server();
-    run(&server, &format!("goto(\"{base}\")"));
-    let text = "x".repeat(1 << 16);
-    let answer = run(&server, &format!("fill(\"4\", \"{text}\")"));
-    assert_eq!(error(&answer), "");
-    let row = format!("[4] textbox '' value='{text}'");
-    assert!(answer["content"].as_str().unwrap().contains(&row));
-    run(&server, "goto(\"about:blank\")");
-    for part in ["x", "f(", "[{(", "'"] {
-        let program = part.repeat((1 << 20) / part.len());
-        let answer = run(&server, &program);
-        let expected = "ValueError: Received an empty action.";
-        assert_eq!(error(&answer), expected, "{part}");
-    }
-}
-
-#[test]
 fn download_is_copied_to_the_workspace_and_told() {
     let base = serve(&[("/a.pdf", "%PDF-1.4 text"), ("/", "<a href=a.pdf>get</a>")]);
     for server in all_users() {
@@ -322,27 +253,6 @@ fn download_is_copied_to_the_workspace_and_told() {
 }
 
 #[test]
-fn pages_cannot_disturb_the_observation() {
-    const HOSTILE: &str =
-        "<title>T</title><button id=b>press</button><form><input name=getAttribute>
-        <input name=setAttribute></form><img name=querySelectorAll><script>
-        function Map() {} function Set() {} function Promise() {} function IntersectionObserver() {}
-        document[Symbol.for('sandbox.marks')] = {name: {}};
-        b.textContent = 'half \\ud800';
-        b.onclick = () => b.textContent = 'clicked';
-    </script>";
-    let base = serve(&[("/", HOSTILE)]);
-    let server = server();
-    let answer = run(&server, &format!("goto(\"{base}\")"));
-    assert_eq!(error(&answer), "");
-    let content = answer["content"].as_str().unwrap();
-    assert!(content.contains("[4] button 'half \u{fffd}'"), "{content}");
-    let answer = run(&server, "click(\"4\")");
-    let content = answer["content"].as_str().unwrap();
-    assert!(content.contains("[4] button 'clicked'"), "{answer}");
-}
-
-#[test]
 fn sockets_are_for_programs_with_the_key_and_pages_of_the_host() {
     let directory = tempfile::tempdir().unwrap();
     let flags = ["--enable-browser", "--plugins", "browser:view,cdp"];
@@ -360,6 +270,24 @@ fn sockets_are_for_programs_with_the_key_and_pages_of_the_host() {
             let answer = read_head(&mut BufReader::new(&stream));
             assert_eq!(answer.split(' ').nth(1), Some(status), "{path} {origin}");
         }
+    }
+}
+
+#[test]
+fn upload_does_not_tell_of_files_that_the_user_may_not_see() {
+    let base = serve(&[("/", "<title>T</title><input type=file>")]);
+    let hidden = tempfile::tempdir().unwrap();
+    set_mode(&hidden, 0o700);
+    std::fs::write(hidden.path().join("there"), "").unwrap();
+    let Some(server) = ServerFixture::openhands(&["--enable-browser"], |_, _| {}) else {
+        return;
+    };
+    run(&server, &format!("goto(\"{base}\")"));
+    for name in ["there", "absent"] {
+        let path = hidden.path().join(name).display().to_string();
+        let answer = run(&server, &format!("upload_file(\"4\", \"{path}\")"));
+        let expected = "Error: FileChooser.set_files: EACCES: permission denied, access ";
+        assert!(error(&answer).starts_with(expected), "{answer}");
     }
 }
 

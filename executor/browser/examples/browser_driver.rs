@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use browser::cdp::attach_pipe;
 use browser::chromium::{self, LaunchOptions};
+use browser::operations::UploadFiles;
 use browser::render::content::TreeBlock;
 use browser::step::{self, Step, StepContext};
 use browser::tabs::Tabs;
@@ -56,7 +57,7 @@ async fn main() -> Result<()> {
                 return_axtree,
             } => {
                 let context = StepContext {
-                    working_dir: env::current_dir()?,
+                    files: UploadFiles::of_process(env::current_dir()?),
                     raw_tree: return_axtree,
                     max_tree_chars: None,
                 };
@@ -89,7 +90,7 @@ async fn start(program: &Path) -> Result<Running> {
     let tabs = Tabs::connect(pipe, &directory.path().join("downloads")).await?;
     // BrowserGym begins with an observation, too.
     let context = StepContext {
-        working_dir: PathBuf::new(),
+        files: UploadFiles::of_process(PathBuf::new()),
         raw_tree: false,
         max_tree_chars: None,
     };

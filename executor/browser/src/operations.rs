@@ -1,7 +1,6 @@
 //! The operations of a program on a tab (`docs/specs/browser.md`, sections 2.3 and 2.4). Errors
 //! have the texts of section 2.2. Each operation ends in bounded time, even if its page hangs.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::StepError;
@@ -27,6 +26,9 @@ mod select;
 mod tab_list;
 mod text;
 mod upload;
+mod upload_files;
+
+pub use self::upload_files::{FoundFile, UploadFiles};
 
 use self::page::Page;
 
@@ -40,16 +42,16 @@ pub struct Operations {
     /// The tab that operations act on, which may be gone.
     current: TargetId,
     /// Paths of files to upload are relative to it.
-    directory: PathBuf,
+    files: UploadFiles,
     navigation_timeout: Duration,
 }
 
 impl Operations {
-    pub fn new(tabs: Tabs, current: TargetId, directory: PathBuf) -> Self {
+    pub fn new(tabs: Tabs, current: TargetId, files: UploadFiles) -> Self {
         Self {
             tabs,
             current,
-            directory,
+            files,
             navigation_timeout: NAVIGATION_TIMEOUT,
         }
     }
@@ -119,7 +121,7 @@ impl Operations {
             }
             Operation::UploadFile { bid, files } => {
                 let page = self.page(ELEMENT)?;
-                page.upload(&bid, files, &self.directory).await
+                page.upload(&bid, files, &self.files).await
             }
         }
     }

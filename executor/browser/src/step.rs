@@ -1,6 +1,5 @@
 //! One step: runs a program in the current tab and observes the active one (sections 2.2 and 2.6).
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -9,7 +8,7 @@ use serde_json::json;
 use crate::cdp::CdpError;
 use crate::error::StepError;
 use crate::observe::{self, ObserveError};
-use crate::operations::Operations;
+use crate::operations::{Operations, UploadFiles};
 use crate::program;
 use crate::tabs::{Download, Tab, Tabs, TargetId};
 
@@ -34,8 +33,7 @@ const MAX_OBSERVATIONS: usize = 5;
 
 #[derive(Debug, Clone)]
 pub struct StepContext {
-    /// Directory of relative paths of uploads.
-    pub working_dir: PathBuf,
+    pub files: UploadFiles,
     /// True if the accessibility tree is wanted as an object.
     pub raw_tree: bool,
     /// Length from which a tree text has only visible elements.
@@ -60,7 +58,7 @@ pub struct Step {
 /// Runs a program and observes the active tab. Fails if the browser does not respond.
 pub async fn run(tabs: &Tabs, program: &str, context: &StepContext) -> Result<Step, CdpError> {
     let current = living_tab(tabs).await?;
-    let mut operations = Operations::new(tabs.clone(), current.id, context.working_dir.clone());
+    let mut operations = Operations::new(tabs.clone(), current.id, context.files.clone());
     let downloads_before = tabs.download_count();
     let error = run_all(tabs, &mut operations, program).await.err();
     let mut notices = Vec::new();

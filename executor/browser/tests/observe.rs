@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use browser::operations::UploadFiles;
 use browser::render::content::TreeBlock;
 use browser::step::{self, Step, StepContext};
 use browser::tabs::ScriptWorld;
@@ -12,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 fn context() -> StepContext {
     StepContext {
-        working_dir: "/".into(),
+        files: UploadFiles::of_process("/"),
         raw_tree: false,
         max_tree_chars: None,
     }

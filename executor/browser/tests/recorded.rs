@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use browser::operations::UploadFiles;
 use browser::render::content::TreeBlock;
 use browser::step::{self, Step, StepContext};
 use serde::Deserialize;
@@ -141,7 +142,7 @@ fn differences(site: &Site, recorded: &RecordedStep, step: &Step, new: &[String]
 async fn run(site: &Site, session: &Session, known: &[KnownDifference]) -> (Vec<String>, usize) {
     let chromium = Chromium::start_as_in_sandboxes().await;
     let context = StepContext {
-        working_dir: site.pages.clone(),
+        files: UploadFiles::of_process(site.pages.clone()),
         raw_tree: false,
         max_tree_chars: None,
     };

@@ -2,7 +2,6 @@
 //! files go to may be hidden, or outside of the document.
 
 use std::io::ErrorKind;
-use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -10,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::page::Page;
+use super::upload_files::{FoundFile, UploadFiles};
 use crate::cdp::CALL_TIMEOUT;
 use crate::error::StepError;
 use crate::program::{Click, Deferred};
@@ -33,15 +33,15 @@ impl Page {
     pub(super) async fn upload(
         &self,
         bid: &str,
-        files: Deferred<Vec<String>>,
-        directory: &Path,
+        names: Deferred<Vec<String>>,
+        files: &UploadFiles,
     ) -> Result<(), StepError> {
         self.tabs.forget_interceptions(&self.tab.id);
         self.click(bid, Ok(Click::default()), 1).await?;
         let chooser = self.tabs.file_chooser(&self.tab.id, CHOOSER_TIMEOUT).await;
         let chooser = chooser.ok_or_else(no_chooser)?;
-        let (paths, is_directory) = resolve(&files?, directory).await?;
-        answer(&chooser, &paths, is_directory).await
+        let (found, is_directory) = find_all(files, &names?).await?;
+        answer(&chooser, &found, is_directory).await
     }
 }
 
@@ -56,23 +56,19 @@ fn no_chooser() -> StepError {
     StepError::new("TimeoutError", message)
 }
 
-/// Paths in full, and whether they are one directory.
-async fn resolve(files: &[String], directory: &Path) -> Result<(Vec<PathBuf>, bool), StepError> {
-    let mut paths = Vec::new();
-    let mut directories = 0;
-    for file in files {
-        let path = directory.join(file);
-        let real = tokio::fs::canonicalize(&path).await.ok();
-        // The protocol has no other texts than UTF-8.
-        let real = real.filter(|path| path.to_str().is_some());
-        let path = real.unwrap_or_else(|| without_dots(&path));
-        let found = tokio::fs::metadata(&path).await;
-        directories += usize::from(found.is_ok_and(|found| found.is_dir()));
-        paths.push(path);
+/// The files, and whether they are one directory.
+async fn find_all(
+    files: &UploadFiles,
+    names: &[String],
+) -> Result<(Vec<FoundFile>, bool), StepError> {
+    let mut found = Vec::new();
+    for name in names {
+        found.push(files.find(name).await);
     }
-    match directories {
-        0 => Ok((paths, false)),
-        1 if files.len() == 1 => Ok((paths, true)),
+    let is_directory = |file: &&FoundFile| matches!(file.is_directory, Ok(true));
+    match found.iter().filter(is_directory).count() {
+        0 => Ok((found, false)),
+        1 if found.len() == 1 => Ok((found, true)),
         1 => Err(StepError::new(
             "Error",
             "File paths must be all files or a single directory",
@@ -84,25 +80,10 @@ async fn resolve(files: &[String], directory: &Path) -> Result<(Vec<PathBuf>, bo
     }
 }
 
-/// Resolves `.` and `..` of a path that does not exist.
-fn without_dots(path: &Path) -> PathBuf {
-    let mut resolved = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                resolved.pop();
-            }
-            Component::CurDir => {}
-            other => resolved.push(other),
-        }
-    }
-    resolved
-}
-
 /// Gives a chooser its files, after the checks of the original in their order.
 async fn answer(
     chooser: &FileChooser,
-    paths: &[PathBuf],
+    files: &[FoundFile],
     is_directory: bool,
 ) -> Result<(), StepError> {
     let input = input_of(chooser).await.map_err(|error| failure(&error))?;
@@ -110,7 +91,7 @@ async fn answer(
         .call(CALL_TIMEOUT, "(input) => input.webkitdirectory", &[])
         .await
         .map_err(|error| failure(&error))?;
-    if paths.len() > 1 && !chooser.is_multiple {
+    if files.len() > 1 && !chooser.is_multiple {
         return Err(refusal(
             "Non-multiple file input can only accept single file",
         ));
@@ -125,17 +106,18 @@ async fn answer(
             "[webkitdirectory] input requires passing a path to a directory",
         ));
     }
-    for path in paths {
-        tokio::fs::metadata(path).await.map_err(|error| {
-            let what = match error.kind() {
-                ErrorKind::PermissionDenied => "EACCES: permission denied",
-                _ => "ENOENT: no such file or directory",
-            };
-            let message = format!("{METHOD}: {what}, access '{}'", path.display());
-            StepError::new("Error", message)
-        })?;
+    for file in files {
+        let Err(error) = &file.is_directory else {
+            continue;
+        };
+        let what = match error.kind() {
+            ErrorKind::PermissionDenied => "EACCES: permission denied",
+            _ => "ENOENT: no such file or directory",
+        };
+        let message = format!("{METHOD}: {what}, access '{}'", file.path.display());
+        return Err(StepError::new("Error", message));
     }
-    if paths.is_empty() {
+    if files.is_empty() {
         let clearing = input.call::<Value>(CALL_TIMEOUT, CLEAR_INPUT, &[]);
         return clearing.await.map(drop).map_err(|error| failure(&error));
     }
@@ -147,6 +129,7 @@ async fn answer(
             let _ = waiting.await;
         }
     };
+    let paths: Vec<_> = files.iter().map(|file| &file.path).collect();
     let params = json!({"files": paths, "backendNodeId": chooser.backend_node_id});
     let session = &chooser.session;
     let setting = session.call::<IgnoredAny>("DOM.setFileInputFiles", params);

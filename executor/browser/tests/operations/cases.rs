@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::response::Html;
 use axum::routing::get;
-use browser::operations::Operations;
+use browser::operations::{Operations, UploadFiles};
 use browser::tabs::{ScriptWorld, Tab, Tabs};
 
 use super::case_file::{Case, parse};
@@ -124,7 +124,11 @@ async fn check(
     url: &str,
     directory: &Path,
 ) -> Result<(), Failure> {
-    let mut operations = Operations::new(tabs.clone(), tab.id.clone(), directory.to_owned());
+    let mut operations = Operations::new(
+        tabs.clone(),
+        tab.id.clone(),
+        UploadFiles::of_process(directory),
+    );
     let directory = directory.to_str().unwrap();
     run_program(&mut operations, &format!("goto('{url}')"))
         .await

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse as _};
 use axum::routing::get;
-use browser::operations::Operations;
+use browser::operations::{Operations, UploadFiles};
 use browser::tabs::Tab;
 
 use super::run_program;
@@ -64,7 +64,11 @@ async fn serve_site() -> String {
 
 async fn start(chromium: &Chromium) -> (Tab, Operations) {
     let tab = chromium.tabs.open("about:blank").await.unwrap();
-    let operations = Operations::new(chromium.tabs.clone(), tab.id.clone(), "/".into());
+    let operations = Operations::new(
+        chromium.tabs.clone(),
+        tab.id.clone(),
+        UploadFiles::of_process("/"),
+    );
     (tab, operations.with_navigation_timeout(LIMIT))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use browser::operations::Operations;
+use browser::operations::{Operations, UploadFiles};
 use browser::tabs::{ScriptWorld, Tabs, TargetId};
 
 use super::run_program;
@@ -18,7 +18,7 @@ async fn tabs_are_chosen_as_in_a_python_list() {
     let chromium = Chromium::start().await;
     let tabs = &chromium.tabs;
     let first = tabs.open("about:blank").await.unwrap().id;
-    let mut operations = Operations::new(tabs.clone(), first.clone(), "/".into());
+    let mut operations = Operations::new(tabs.clone(), first.clone(), UploadFiles::of_process("/"));
     let run = async |operations: &mut Operations, program: &str| {
         let result = run_program(operations, program).await;
         assert_eq!(
@@ -48,7 +48,7 @@ async fn tabs_are_chosen_as_in_a_python_list() {
         assert_eq!(error, "IndexError: list index out of range");
     }
     // A tab behind others acts as if it were in front.
-    let mut behind = Operations::new(tabs.clone(), first.clone(), "/".into());
+    let mut behind = Operations::new(tabs.clone(), first.clone(), UploadFiles::of_process("/"));
     run(&mut behind, "click('1') press('1', 'Enter')")
         .await
         .unwrap();

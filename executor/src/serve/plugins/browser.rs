@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use browser::operations::{FoundFile, UploadFiles};
 use browser::step::{self, StepContext};
 use browser::tabs::Tabs;
+use futures::FutureExt as _;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -230,7 +232,7 @@ impl Browser {
             return BrowseOutcome::Unsupported;
         };
         let context = StepContext {
-            working_dir: self.start.working_dir.clone(),
+            files: self.files(),
             raw_tree: action.return_axtree,
             max_tree_chars: self.settings.max_tree_chars,
         };
@@ -255,6 +257,15 @@ impl Browser {
                 BrowseOutcome::Failed(std::mem::take(&mut state.notices).join("\n"))
             }
         }
+    }
+
+    /// Files of the sandbox as its user sees them.
+    fn files(&self) -> UploadFiles {
+        let identity = Arc::clone(&self.start.identity);
+        UploadFiles::new(self.start.working_dir.clone(), move |path| {
+            let identity = Arc::clone(&identity);
+            async move { identity.run(move || FoundFile::at(&path)).await }.boxed()
+        })
     }
 
     /// Answers a step that was performed: a download that was not told yet comes first.
