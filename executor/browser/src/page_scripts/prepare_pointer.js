@@ -6,11 +6,11 @@ async (element, states, attempt) => {
   const block = [undefined, "end", "center", "start"][attempt];
   if (!block) element.scrollIntoViewIfNeeded();
   else element.scrollIntoView({ block, inline: block, behavior: "instant" });
-  // A page that is not painted has no frames.
+  // A page that is not painted has no frames. On a busy machine a frame may take more than 100 ms.
   const frame = () =>
     new Promise((resolve) => {
       requestAnimationFrame(resolve);
-      setTimeout(resolve, 100);
+      setTimeout(resolve, 250);
     });
   const subject = inButton(element, "button, [role=button], [role=checkbox], [role=radio]");
   const before = rectangle(subject);
