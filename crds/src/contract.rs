@@ -3,6 +3,7 @@
 
 pub mod control;
 pub mod identity;
+pub mod persistence;
 pub mod prestart;
 pub mod sealing;
 pub mod token;
@@ -30,6 +31,8 @@ pub mod path {
     pub const EXECUTOR: &str = "/opt/sandbox/bin/sandbox-executor";
     /// Memory-backed directory in which the supervisor stores its init message.
     pub const STATE_DIR: &str = "/run/sandbox";
+    /// Directory on the workspace's volume with the state that a pause keeps besides the workspace.
+    pub const STORE_DIR: &str = "/run/sandbox-store";
 }
 
 /// Environment variables of the container. The supervisor removes them from the command's
@@ -45,8 +48,21 @@ pub mod variable {
     pub const IDENTITY_KEY: &str = "SANDBOX_IDENTITY_KEY";
     /// Program that runs before the init message, see [`super::prestart`].
     pub const PRESTART: &str = "SANDBOX_PRESTART";
+    /// Persistence beyond the workspace, see [`super::persistence`].
+    pub const PERSISTENCE: &str = "SANDBOX_PERSISTENCE";
+    /// Outcome of [`RootMechanism::Node`](super::persistence::RootMechanism::Node) at the start of
+    /// the container: a [`KeptState`](super::persistence::KeptState) as JSON. Set by the node.
+    pub const NODE_ROOT: &str = "SANDBOX_NODE_ROOT";
     /// Variables of the supervisor that the command does not inherit.
-    pub const SUPERVISOR: [&str; 5] = [POD_UID, POD_IP, CONTROL_PUBLIC_KEY, IDENTITY_KEY, PRESTART];
+    pub const SUPERVISOR: [&str; 7] = [
+        POD_UID,
+        POD_IP,
+        CONTROL_PUBLIC_KEY,
+        IDENTITY_KEY,
+        PRESTART,
+        PERSISTENCE,
+        NODE_ROOT,
+    ];
     /// Address that servers in the sandbox bind to instead of all: for Pods that share the
     /// host's network. The command inherits it.
     pub const BIND_ADDRESS: &str = "SANDBOX_BIND_ADDRESS";
@@ -88,6 +104,10 @@ pub mod endpoint {
     pub const READY: &str = "/v1/ready";
     /// `GET` with [`super::identity::NONCE_HEADER`]: an empty response with a proof.
     pub const IDENTITY: &str = "/v1/identity";
+    /// `POST ?timeout=SECONDS`, body = token with [`super::control::Grant::Save`]: stops the command
+    /// and keeps its state. A long poll that answers a [`super::persistence::SaveReport`]; a
+    /// repeated call reports on the same save.
+    pub const SAVE: &str = "/v1/save";
     /// `GET`, without a token: 204 once the prestarted program has passed its probe, 503 before.
     pub const WARM: &str = "/v1/warm";
 }

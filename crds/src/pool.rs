@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
 
+use crate::contract::persistence::PersistenceLevel;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
 use crate::sandbox::{
@@ -45,6 +46,9 @@ use crate::schema::{any_object, duration};
         .message("spec.prestartPath needs spec.prestart: Command"),
     validation = Rule::new("!has(self.spec.maxWait) || (has(self.spec.whenExhausted) && self.spec.whenExhausted == 'Wait')")
         .message("spec.maxWait needs spec.whenExhausted: Wait"),
+    validation = Rule::new(
+        "!has(self.spec.template.persistence) || self.spec.template.persistence == 'Workspace' || has(self.spec.template.workspace)"
+    ).message("persistence Root and Memory need a workspace, whose volume has the state"),
     validation = Rule::new("!has(self.spec.demand) || self.spec.demand.maxReplicas >= self.spec.replicas")
         .message("spec.demand.maxReplicas must not be below spec.replicas"),
 )]
@@ -221,6 +225,8 @@ pub struct PoolTemplate {
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub ports: Vec<Port>,
     pub workspace: Option<Workspace>,
+    /// What a pause keeps: files of the workspace, all changed files, or processes as well.
+    pub persistence: Option<PersistenceLevel>,
     /// PodTemplateSpec that is merged over the Pod.
     #[serde(default)]
     #[schemars(schema_with = "any_object")]

@@ -12,11 +12,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
 
+use crate::contract::persistence::PersistenceLevel;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
 use crate::schema::{any_object, duration, resource_factor, resource_quantities, volume_size};
 
-pub use status::{PauseReason, Phase, PodStatus, PoolSnapshot, Restarts, SandboxStatus};
+pub use status::{
+    PauseReason, PersistedState, Phase, PodStatus, PoolSnapshot, Restarts, RestoredState,
+    SandboxStatus,
+};
 
 /// Name of a plugin, and its options.
 pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
@@ -47,6 +51,7 @@ pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
     printcolumn(name = "URL", type_ = "string", json_path = ".status.url", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName", priority = 1),
+    printcolumn(name = "Kept", type_ = "string", json_path = ".status.persisted.level", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("name must be a DNS label: lowercase letters, digits and hyphens"),
@@ -72,6 +77,12 @@ pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
     validation = Rule::new(
         "!has(self.workspace) || !has(oldSelf.workspace) || (self.workspace.size == oldSelf.workspace.size && has(self.workspace.storageClassName) == has(oldSelf.workspace.storageClassName) && (!has(self.workspace.storageClassName) || self.workspace.storageClassName == oldSelf.workspace.storageClassName))"
     ).message("size and storageClassName of a workspace are immutable"),
+    validation = Rule::new(
+        "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.persistence) ? self.persistence : '') == (has(oldSelf.persistence) ? oldSelf.persistence : '')"
+    ).message("persistence cannot change while the sandbox runs: pause it first"),
+    validation = Rule::new(
+        "!has(self.persistence) || self.persistence == 'Workspace' || has(self.workspace) || has(self.pool)"
+    ).message("persistence Root and Memory need a workspace, whose volume has the state"),
     validation = Rule::new(
         "!has(oldSelf.keyRotation) || (has(self.keyRotation) && self.keyRotation >= oldSelf.keyRotation)"
     ).message("keyRotation can only rise"),
@@ -140,6 +151,10 @@ pub struct SandboxSpec {
 
     /// Volume that is kept across pause and resume. Absent: an emptyDir, lost on pause.
     pub workspace: Option<Workspace>,
+
+    /// What a pause keeps: files of the workspace, all changed files, or processes as well.
+    /// Absent: that of the pool, or else `Workspace`.
+    pub persistence: Option<PersistenceLevel>,
 
     /// Desired state.
     #[serde(default)]

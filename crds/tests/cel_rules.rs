@@ -32,6 +32,7 @@ fn new_sandbox_is_checked() {
     let image_missing = Some("image is required unless pool is set");
     let no_quantity = Some("must be a quantity such as 10Gi");
     let no_factor = Some("greater than 0");
+    let no_volume = Some("persistence Root and Memory need a workspace");
     for (fields, rejection) in [
         (json!({}), None),
         (json!({"image": null}), image_missing),
@@ -49,6 +50,13 @@ fn new_sandbox_is_checked() {
         (size(json!("500m")), no_quantity),
         (size(json!("")), no_quantity),
         (size(json!(0)), no_quantity),
+        (json!({"persistence": "Workspace"}), None),
+        (json!({"persistence": "Memory"}), no_volume),
+        (
+            json!({"persistence": "Root", "workspace": {"size": "1Gi"}}),
+            None,
+        ),
+        (json!({"persistence": "Root", "pool": "default"}), None),
     ] {
         let result = sandbox(&fields).validate_cel();
         assert_rejection(result, rejection, &fields.to_string());
@@ -68,6 +76,9 @@ fn change_of_sandbox_is_checked() {
     let small = r#"{"state": "Paused", "workspace": {"size": "1Gi"}}"#;
     let large = small.replace("1Gi", "2Gi");
     let moved = small.replace("\"1Gi\"", r#""1Gi", "mountPath": "/data""#);
+    let rooted = |state: &str| {
+        format!(r#"{{"state": "{state}", "persistence": "Root", "workspace": {{"size": "1Gi"}}}}"#)
+    };
     let [running, paused] = ["{}", r#"{"state": "Paused"}"#];
     for (old, new, rejection) in [
         (running, r#"{"image": "other"}"#, "image cannot change"),
@@ -77,6 +88,9 @@ fn change_of_sandbox_is_checked() {
             &small.replace("Paused", "Running"),
             "workspace cannot change",
         ),
+        (running, &rooted("Running"), "persistence cannot change"),
+        (&rooted("Running"), running, "persistence cannot change"),
+        (small, &rooted("Paused"), ""),
         (running, paused, ""),
         (paused, r#"{"state": "Paused", "image": "other"}"#, ""),
         (paused, small, ""),

@@ -67,6 +67,7 @@ fn message(grant: Grant) -> ControlMessage {
 pub(crate) fn init(command: &[&str]) -> Init {
     Init {
         sandbox_uid: Some("sandbox".into()),
+        state: None,
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         working_dir: "/".to_owned(),
         environment: BTreeMap::new(),

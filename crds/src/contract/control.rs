@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
+use super::persistence::{KeptState, SaveRequest, StateAccess};
 use super::sealing::SealedInit;
 use super::token::{Signer, TokenError, Verifier};
 
@@ -42,6 +43,8 @@ pub enum Grant {
     SealedInit(SealedInit),
     /// Report whether the command is ready.
     Ready,
+    /// Stop the command and keep its state.
+    Save(SaveRequest),
 }
 
 /// Init message of a dormant Pod.
@@ -59,6 +62,11 @@ pub struct Init {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_uid: Option<String>,
+    /// Access to the state on the volume. Present if the Pod has [`PodPersistence`].
+    ///
+    /// [`PodPersistence`]: super::persistence::PodPersistence
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateAccess>,
 }
 
 /// Sandbox that a supervisor was initialized for.
@@ -112,6 +120,9 @@ pub struct ReadyReport {
     /// the command was started anew. Supervisors of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prestarted: Option<bool>,
+    /// What this run of the container began with, if the Pod has a persistence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<KeptState>,
 }
 
 impl From<SupervisorState> for ReadyReport {
@@ -122,6 +133,7 @@ impl From<SupervisorState> for ReadyReport {
             sealing_key: None,
             owner: None,
             prestarted: None,
+            restored: None,
         }
     }
 }
@@ -222,6 +234,7 @@ mod tests {
                 path: Some("/alive".into()),
             },
             sandbox_uid: Some("sandbox".into()),
+            state: None,
         };
         let owner = init.owner();
         insta::assert_json_snapshot!("owner", owner);

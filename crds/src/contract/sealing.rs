@@ -185,6 +185,7 @@ mod tests {
     fn init() -> Init {
         Init {
             sandbox_uid: None,
+            state: None,
             command: vec!["true".into()],
             working_dir: "/".into(),
             environment: [("TOKEN".to_owned(), "hunter2".to_owned())].into(),

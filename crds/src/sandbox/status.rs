@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
 
+use crate::contract::persistence::PersistenceLevel;
 use crate::schema::any_object;
 
 /// Observed state of a sandbox.
@@ -57,6 +58,10 @@ pub struct SandboxStatus {
     /// PVC of the workspace.
     #[schemars(length(max = 253))]
     pub workspace_claim: Option<String>,
+    /// True if the volume has room for state besides the workspace, whose files are in its directory
+    /// `workspace`. Levels above `Workspace` need it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_state_volume: bool,
     /// Pod status in the terms of the runtime API.
     pub pod_status: Option<PodStatus>,
     /// True if the sandbox was claimed from a warm pool.
@@ -74,6 +79,15 @@ pub struct SandboxStatus {
     pub paused_at: Option<Time>,
     /// Cause of the pause.
     pub pause_reason: Option<PauseReason>,
+    /// What the last pause kept.
+    pub persisted: Option<PersistedState>,
+    /// What the sandbox had when it last became ready after a pause or a loss of its Pod.
+    pub restored: Option<RestoredState>,
+    /// Number of times that the processes of the sandbox began anew. It stays when a pause has kept
+    /// them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 4_294_967_295_u32))]
+    pub incarnation: u32,
     pub stopped_at: Option<Time>,
     /// Failure log: encrypted end of the log of a failed sandbox. The runtime API shows it to the
     /// owner, `sandbox-operator logs NAME` to users who may read the root key.
@@ -97,6 +111,47 @@ pub struct SandboxStatus {
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature that serde requires"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// What a pause kept.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PersistedState {
+    pub level: PersistenceLevel,
+    /// Time of the save.
+    pub at: Option<Time>,
+    /// Bytes on the volume, besides the workspace.
+    #[schemars(range(min = 0))]
+    pub size: Option<i64>,
+    /// Image that the state fits, by digest.
+    #[schemars(length(max = 512))]
+    pub image_digest: Option<String>,
+    /// Reason for which less was kept than the spec asks for.
+    #[schemars(length(max = 512))]
+    pub reason: Option<String>,
+}
+
+/// What a start restored.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoredState {
+    /// `Memory`: the processes went on. Otherwise the command was started anew.
+    pub level: PersistenceLevel,
+    /// Time at which the sandbox became ready.
+    pub at: Option<Time>,
+    /// Reason for which less was restored than the spec asks for.
+    #[schemars(length(max = 512))]
+    pub reason: Option<String>,
 }
 
 /// Phase of a sandbox. `Pending`: accepted, nothing is created yet. `Starting`: the Pod is being

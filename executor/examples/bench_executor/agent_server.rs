@@ -103,6 +103,7 @@ pub(crate) fn warm(binary: &Path, program: &Path, directory: &Path) -> anyhow::R
         environment.insert("OH_SESSION_API_KEYS_0".into(), KEY.into());
         let init = Init {
             sandbox_uid: Some("sandbox".into()),
+            state: None,
             command: prestart.command,
             working_dir: prestart.working_dir,
             environment,

@@ -139,7 +139,7 @@ impl Control {
         let sealed = match self.verify(token)? {
             Grant::SealedInit(sealed) => sealed,
             Grant::Init(_) => return Err(CallError::NotSealed),
-            Grant::Ready => return Err(CallError::OtherGrant),
+            Grant::Ready | Grant::Save(_) => return Err(CallError::OtherGrant),
         };
         let mut acceptance = self.acceptance.lock();
         let init: Init = match &mut *acceptance {

@@ -93,6 +93,7 @@ mod tests {
                 path: None,
             },
             sandbox_uid: None,
+            state: None,
         }
     }
 

@@ -198,6 +198,7 @@ mod tests {
             environment: map(variables),
             probe: probe(),
             sandbox_uid: None,
+            state: None,
         };
         let same = ["program", "argument"];
         let serve = [EXECUTOR, "serve", "60000"];

@@ -336,6 +336,7 @@ fn filled(spec: &SandboxSpec, pool: &SandboxPoolSpec) -> SandboxSpec {
             own.ports
         },
         workspace: own.workspace.or_else(|| template.workspace.clone()),
+        persistence: own.persistence.or(template.persistence),
         lifecycle: lifecycle(own.lifecycle, pool.lifecycle.as_ref()),
         pod_template: own.pod_template.or_else(|| template.pod_template.clone()),
         ..own

@@ -206,6 +206,7 @@ fn fixed_part(spec: &SandboxSpec) -> SandboxSpec {
         security_context: spec.security_context.clone(),
         session: spec.session.as_ref().map(|_| Session::default()),
         workspace: spec.workspace.clone(),
+        persistence: spec.persistence,
         pod_template: spec.pod_template.clone(),
         ..SandboxSpec::default()
     }
@@ -279,6 +280,7 @@ mod tests {
             json!({"resourceFactor": 2.0}),
             json!({"securityContext": {"runAsUser": 1}}),
             json!({"workspace": {"size": "1Gi"}}),
+            json!({"workspace": {"size": "1Gi"}, "persistence": "Root"}),
             json!({"env": [{"name": "A", "valueFrom": reference}]}),
             json!({"env": [{"name": "A", "value": "$(B)"}]}),
             json!({"podTemplate": {"spec": {"nodeSelector": {"a": "b"}}}}),

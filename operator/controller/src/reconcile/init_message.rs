@@ -67,6 +67,7 @@ pub fn init(
         working_dir: working_dir.unwrap_or(workspace_path(spec)).to_owned(),
         command,
         sandbox_uid: Some(context.entry.uid.clone()),
+        state: None,
     };
     let size = serde_json::to_vec(&init)?.len();
     if size > MAX_INIT_BYTES {

@@ -128,6 +128,7 @@ fn supervisor(is_required: bool) -> ProbeTarget {
     let init = || {
         Some(Init {
             sandbox_uid: Some("uid".into()),
+            state: None,
             command: vec!["true".into()],
             working_dir: "/".into(),
             environment: std::collections::BTreeMap::new(),

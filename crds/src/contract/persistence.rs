@@ -1,0 +1,170 @@
+//! Persistence of a sandbox beyond its workspace: what a pause keeps, by which mechanism, and the
+//! messages about it between controller and supervisor (`docs/persistence.md`).
+
+use serde::{Deserialize, Serialize};
+
+/// What a pause keeps. Each level includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
+pub enum PersistenceLevel {
+    /// Files of the workspace volume.
+    #[default]
+    Workspace,
+    /// Also every file outside of it that changed since the image: packages, home directories,
+    /// `/etc`.
+    Root,
+    /// Also processes and their memory.
+    Memory,
+}
+
+/// The way in which files outside of the workspace are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RootMechanism {
+    /// The node mounts the root with its changes on the volume.
+    Node,
+    /// The supervisor mounts an overlay whose changes are on the volume. It needs the capability
+    /// `SYS_ADMIN` in a user namespace.
+    Overlay,
+    /// The supervisor writes an archive of the changes when the command has stopped, and unpacks it
+    /// before the command starts. It needs uid 0.
+    Archive,
+}
+
+/// Persistence of a Pod: the variable [`PERSISTENCE`](super::variable::PERSISTENCE) of the
+/// container, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPersistence {
+    pub level: PersistenceLevel,
+    pub root: RootMechanism,
+    pub limits: SaveLimits,
+}
+
+/// Limits of a save. A save beyond them keeps less, and says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SaveLimits {
+    /// Bytes on the volume, besides the workspace.
+    pub bytes: u64,
+    /// Number of changed files outside of the workspace.
+    pub files: u64,
+    /// Time of a save in seconds, without the time in which the command stops.
+    pub seconds: u64,
+}
+
+/// Part of an init message: key and image of the state on the volume.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct StateAccess {
+    /// Key of the sandbox that encrypts its state: 32 bytes of unpadded base64url.
+    #[debug(skip)]
+    pub key: String,
+    /// Image that the container runs, by digest. Changes of the root fit one image only. Empty:
+    /// unknown; then the state of any image is discarded.
+    pub image: String,
+}
+
+/// Request to save: what [`Grant::Save`](super::control::Grant::Save) permits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SaveRequest {
+    /// Image that the container runs, by digest.
+    pub image: String,
+    /// Time in seconds in which the command has to stop after SIGTERM.
+    pub stop_seconds: u64,
+}
+
+/// Body of the responses of `/v1/save`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SaveReport {
+    pub state: SaveState,
+    /// What was kept; present when the save has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptState>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SaveState {
+    Saving,
+    Done,
+}
+
+/// What a save or a start found: the level, and the reason if it is less than the Pod's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptState {
+    pub level: PersistenceLevel,
+    /// Bytes on the volume, besides the workspace, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// A sentence for people, without a full stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl KeptState {
+    /// State of this level, as asked for.
+    pub fn of(level: PersistenceLevel) -> Self {
+        Self {
+            level,
+            bytes: None,
+            reason: None,
+        }
+    }
+}
+
+/// Limit of a reason in bytes.
+pub const MAX_REASON_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_include_the_ones_before() {
+        use PersistenceLevel::{Memory, Root, Workspace};
+        assert!(Workspace < Root && Root < Memory);
+    }
+
+    #[test]
+    fn messages_are_stable_on_the_wire() {
+        let limits = SaveLimits {
+            bytes: 1,
+            files: 2,
+            seconds: 3,
+        };
+        let pod = PodPersistence {
+            level: PersistenceLevel::Root,
+            root: RootMechanism::Overlay,
+            limits,
+        };
+        let access = StateAccess {
+            key: "AAAA".into(),
+            image: "sha256:0".into(),
+        };
+        let request = SaveRequest {
+            image: "sha256:0".into(),
+            stop_seconds: 10,
+        };
+        let report = SaveReport {
+            state: SaveState::Done,
+            kept: Some(KeptState {
+                reason: Some("the command has 5 GiB of files".into()),
+                ..KeptState::of(PersistenceLevel::Workspace)
+            }),
+        };
+        insta::assert_json_snapshot!((pod, access, request, report));
+    }
+
+    #[test]
+    fn key_is_not_printed() {
+        let access = StateAccess {
+            key: "hunter2".into(),
+            image: String::new(),
+        };
+        assert!(!format!("{access:?}").contains("hunter2"));
+    }
+}
