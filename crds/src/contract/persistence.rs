@@ -1,6 +1,9 @@
 //! Persistence of a sandbox beyond its workspace: what a pause keeps, by which mechanism, and the
 //! messages about it between controller and supervisor (`docs/persistence.md`).
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 /// What a pause keeps. Each level includes the ones before it.
@@ -15,6 +18,30 @@ pub enum PersistenceLevel {
     Root,
     /// Also processes and their memory.
     Memory,
+}
+
+/// A text that names no level.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a level of persistence (Workspace, Root or Memory)")]
+pub struct LevelError(String);
+
+impl FromStr for PersistenceLevel {
+    type Err = LevelError;
+
+    fn from_str(text: &str) -> Result<Self, LevelError> {
+        match text.to_ascii_lowercase().as_str() {
+            "workspace" => Ok(Self::Workspace),
+            "root" => Ok(Self::Root),
+            "memory" => Ok(Self::Memory),
+            _ => Err(LevelError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for PersistenceLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// The way in which files outside of the workspace are kept.
@@ -93,7 +120,7 @@ pub enum SaveState {
 }
 
 /// What a save or a start found: the level, and the reason if it is less than the Pod's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptState {
     pub level: PersistenceLevel,
@@ -114,6 +141,16 @@ impl KeptState {
             reason: None,
         }
     }
+
+    /// Bounds the reason, which may come from a sandbox, to one line of [`MAX_REASON_BYTES`].
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if let Some(reason) = &mut self.reason {
+            reason.retain(|c| !c.is_control());
+            reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+        }
+        self
+    }
 }
 
 /// Limit of a reason in bytes.
@@ -127,6 +164,14 @@ mod tests {
     fn levels_include_the_ones_before() {
         use PersistenceLevel::{Memory, Root, Workspace};
         assert!(Workspace < Root && Root < Memory);
+    }
+
+    #[test]
+    fn level_is_read_in_any_case() {
+        let read = |text: &str| text.parse::<PersistenceLevel>().ok();
+        assert_eq!(read("root"), Some(PersistenceLevel::Root));
+        assert_eq!(read("Memory"), Some(PersistenceLevel::Memory));
+        assert_eq!(read("disk"), None);
     }
 
     #[test]

@@ -135,6 +135,10 @@ pub struct PersistedState {
     /// Image that the state fits, by digest.
     #[schemars(length(max = 512))]
     pub image_digest: Option<String>,
+    /// Uid of the Pod that was saved.
+    #[serde(rename = "podUID")]
+    #[schemars(length(max = 63))]
+    pub pod_uid: Option<String>,
     /// Reason for which less was kept than the spec asks for.
     #[schemars(length(max = 512))]
     pub reason: Option<String>,

@@ -3,6 +3,7 @@
 
 mod build_args;
 mod deadlines;
+mod persistence_args;
 mod pod_args;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ pub use build_args::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
 };
 pub use deadlines::Deadlines;
+pub use persistence_args::{PersistenceArgs, PersistenceSettings};
 pub use pod_args::PodArgs;
 
 /// Configuration of the controller.
@@ -37,6 +39,7 @@ pub struct ControllerConfig {
     pub defaults: Defaults,
     pub pods: PodSettings,
     pub classes: ClassPolicy,
+    pub persistence: PersistenceSettings,
     /// Replace commands that start the Python action execution server by the native executor.
     pub native_executor: bool,
     /// Patterns of images that start as root with the capabilities of `sudo`; `*` is any text.
@@ -87,6 +90,7 @@ impl ControllerConfig {
                 ..PodSettings::default()
             },
             classes: ClassPolicy::default(),
+            persistence: PersistenceSettings::default(),
             native_executor: true,
             sudo_images: Vec::new(),
             image_builds: ImageBuilds::Off,

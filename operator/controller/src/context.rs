@@ -23,6 +23,7 @@ use crate::pools::waiting::WaitingSandboxes;
 use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
+use crate::probes::state_saver::StateSaver;
 use crate::quota::QuotaQueue;
 use crate::reconcile::isolation::Isolation;
 use crate::sandbox_memory::{SandboxMemory, SandboxStates};
@@ -50,6 +51,7 @@ pub(crate) struct Context {
     pub(crate) sandbox_states: SandboxStates,
     pub(crate) readiness: Arc<ReadinessProber>,
     pub(crate) idle_checker: Arc<IdleChecker>,
+    pub(crate) saver: Arc<StateSaver>,
     pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
@@ -87,6 +89,12 @@ impl Context {
                 index.clone(),
                 queue.clone(),
                 pool_queue.clone(),
+            )),
+            saver: states.own(StateSaver::new(
+                supervisors.clone(),
+                keys.clone(),
+                clock,
+                queue.clone(),
             )),
             readiness: states.own(ReadinessProber::new(
                 supervisors,

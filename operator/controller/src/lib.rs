@@ -27,8 +27,8 @@ use shared::traffic::Gateways;
 pub use builder::RegistryAccess;
 pub use config::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
-    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodArgs,
-    PodSettings,
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PersistenceArgs,
+    PersistenceSettings, PodArgs, PodSettings,
 };
 pub use control_loop::{ControllerError, run};
 pub use probes::supervisor_client::{

@@ -4,6 +4,7 @@ pub mod command;
 mod container;
 pub mod environment_secret;
 pub(crate) mod init_container;
+pub mod persistence;
 pub mod pod;
 mod pod_template;
 pub mod resources;

@@ -66,6 +66,11 @@ fn variables(context: &BuildContext<'_>) -> Result<Vec<EnvVar>, BuildError> {
         all.push(env_from_field(variable::POD_IP, "status.podIP"));
         all.push(plain(variable::CONTROL_PUBLIC_KEY, control_key));
         all.push(plain(variable::IDENTITY_KEY, identity.to_text()));
+        if let Some(persistence) = context.persistence() {
+            let text = serde_json::to_string(&persistence);
+            // Numbers and names can always be serialized.
+            all.extend(text.ok().map(|text| plain(variable::PERSISTENCE, text)));
+        }
     }
     for (at, variable) in context.entry.spec.env.iter().enumerate() {
         all.push(own_variable(at, variable)?);

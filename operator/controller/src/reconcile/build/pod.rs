@@ -18,7 +18,8 @@ use super::{
 use crate::config::Injection;
 use crate::facts::{
     ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION, IMAGE_VOLUME,
-    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PodIdentity, RESTARTS_ANNOTATION,
+    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION, PodIdentity,
+    RESTARTS_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -125,6 +126,12 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     }
     if context.is_supervised() && context.injection == Injection::Auto {
         notes.insert(EXECUTOR_ANNOTATION.to_owned(), IMAGE_VOLUME.to_owned());
+    }
+    if let Some(text) = context
+        .persistence()
+        .and_then(|persistence| serde_json::to_string(&persistence).ok())
+    {
+        notes.insert(PERSISTENCE_ANNOTATION.to_owned(), text);
     }
     let rotation = key_rotation(&context.entry.spec);
     if rotation > 0 {

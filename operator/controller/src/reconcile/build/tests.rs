@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crds::contract::persistence::{PersistenceLevel, RootMechanism};
+use crds::contract::variable;
 use crds::int_or_string::IntOrString;
 use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume};
 use serde_json::{Value, json};
 
+use super::persistence::{PersistenceObstacle, pod_persistence};
 use super::*;
 use crate::config::{ConfigMapMount, Injection, PodSettings};
 use crate::facts::EXECUTOR_ANNOTATION;
@@ -115,6 +118,64 @@ fn pod_with_operator_settings() {
     };
     config.defaults.runtime_class_name = Some("runsc".into());
     insta::assert_yaml_snapshot!(built(plain(), &config, &PodParams::default()).unwrap());
+}
+
+#[test]
+fn pod_of_a_sandbox_that_keeps_its_root() {
+    let fields = json!({"workspace": {"size": "1Gi"}, "persistence": "Root"});
+    let pod = build(changed(plain(), &fields)).unwrap();
+    let container = &pod.spec.as_ref().unwrap().containers[0];
+    insta::assert_yaml_snapshot!((&pod.metadata.annotations, &container.volume_mounts));
+    let variables = container.env.iter().flatten();
+    let mut names = variables.map(|variable| variable.name.as_str());
+    assert!(names.any(|name| name == variable::PERSISTENCE));
+}
+
+#[test]
+fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
+    let volume = json!({"size": "1Gi"});
+    for (fields, mechanism, reason) in [
+        (json!({}), RootMechanism::Archive, "has no workspace volume"),
+        (
+            json!({"workspace": volume, "command": null}),
+            RootMechanism::Node,
+            "without a supervisor",
+        ),
+        (
+            json!({"workspace": volume, "securityContext": {"runAsUser": 1000}}),
+            RootMechanism::Archive,
+            "starts as user 0",
+        ),
+        (
+            json!({"workspace": volume, "securityContext": {"runAsUser": 1000}}),
+            RootMechanism::Node,
+            "",
+        ),
+    ] {
+        let mut config = config();
+        config.persistence.root = Some(mechanism);
+        let mut spec = changed(plain(), &fields);
+        spec.persistence = Some(PersistenceLevel::Root);
+        let obstacle = pod_persistence(&entry(spec), &config).err();
+        let said = obstacle.map(|obstacle| obstacle.to_string());
+        assert!(
+            said.as_deref().unwrap_or_default().contains(reason),
+            "{fields}: {said:?}"
+        );
+        assert_eq!(said.is_none(), reason.is_empty(), "{fields}");
+    }
+    let mut old = entry(changed(
+        plain(),
+        &json!({"workspace": volume, "persistence": "Root"}),
+    ));
+    old.status.workspace_claim = Some("a-workspace".into());
+    let obstacle = pod_persistence(&old, &config()).unwrap_err();
+    assert_eq!(obstacle, PersistenceObstacle::PlainVolume);
+    let mut disabled = config();
+    disabled.persistence.root = None;
+    old.status.has_state_volume = true;
+    assert!(pod_persistence(&old, &config()).is_ok());
+    assert!(pod_persistence(&old, &disabled).is_err());
 }
 
 #[test]
