@@ -172,22 +172,17 @@ impl Session {
 
     /// Ends CRIU, at the latest after its grace, and reads the rest of its log.
     pub(super) fn finish(mut self) -> (LogTail, Vec<OwnedFd>) {
-        let deadline = Deadline::after(UNDO_GRACE);
+        let deadline = self.deadline.min(Deadline::after(UNDO_GRACE));
         while let Some(rest) = deadline.remaining() {
             let mut ends = [PollFd::new(&self.socket, PollFlags::IN)];
-            let ended = poll(&mut ends, Some(&to_timespec(rest)));
-            if ended.is_err() || matches!(self.receive(), Ok(Event::Ended) | Err(_)) {
+            let is_ready = poll(&mut ends, Some(&to_timespec(rest))) == Ok(1);
+            if !is_ready || matches!(self.receive(), Ok(Event::Ended) | Err(_)) {
                 break;
             }
         }
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // CRIU closes the socket as its last step, so this ends one that hangs.
-            std::thread::sleep(Duration::from_millis(1));
-            if !matches!(self.child.try_wait(), Ok(Some(_))) {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-            }
-        }
+        // CRIU closes the socket as its last step. One that has not ended by now hangs.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
         self.read_log();
         (self.log, self.received)
     }
@@ -239,7 +234,7 @@ impl Session {
             &self.socket,
             &mut [IoSliceMut::new(&mut message)],
             &mut control,
-            RecvFlags::CMSG_CLOEXEC,
+            RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
         );
         for attached in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = attached {
@@ -249,6 +244,7 @@ impl Session {
         let length = match received {
             Ok(received) => received.bytes,
             Err(rustix::io::Errno::CONNRESET) => 0,
+            Err(rustix::io::Errno::AGAIN) => return Ok(Event::Progress),
             Err(error) => return Err(error.into()),
         };
         if length == 0 {

@@ -77,6 +77,7 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an approval that never refuses")]
 pub(crate) fn agree(_: &Manifest) -> Result<(), String> {
     Ok(())
 }

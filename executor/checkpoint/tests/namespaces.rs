@@ -68,9 +68,12 @@ pub(crate) fn criu(folder: &Path) -> Criu {
     }
 }
 
+/// Name and function of a part that runs in namespaces of its own.
+pub(crate) type Phase = (&'static str, fn(&Path));
+
 /// Runs the phases of a test one after the other, each in new namespaces. In the inner run it
 /// calls the phase instead.
-pub(crate) fn run_phases(test: &str, privileges: Privileges, phases: &[(&str, fn(&Path))]) {
+pub(crate) fn run_phases(test: &str, privileges: Privileges, phases: &[Phase]) {
     if let (Ok(phase), Ok(folder)) = (std::env::var(PHASE), std::env::var(FOLDER)) {
         let (_, run) = phases.iter().find(|(name, _)| *name == phase).unwrap();
         return run(Path::new(&folder));

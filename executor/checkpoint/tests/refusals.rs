@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
 use checkpoint::{Approval, CheckpointError, Criu, FailureReason, Manifest, read_manifest};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::namespaces::{Privileges, criu, run_phases};
 use super::sandbox::{agree, ask, dump_options, key, limits, restore_options, start_tree};
@@ -43,15 +44,49 @@ fn end(mut tree: Child) {
     tree.wait().unwrap();
 }
 
+/// Signals the CRIU that this process runs at the moment.
+fn signal_criu(signal: Signal) {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut names = processes.filter_map(|entry| {
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        (name == "criu\n").then_some(pid)
+    });
+    kill_process(Pid::from_raw(names.next().unwrap()).unwrap(), signal).unwrap();
+}
+
 fn run_refused_dumps(folder: &Path) {
     let mut tree = start_tree(folder, BYTES, &[]);
     let error = fail_to_dump(folder, &mut tree, &mut agree, |options| {
-        options.limits.bytes = 1 << 20
+        options.limits.bytes = 1 << 20;
     });
     assert!(matches!(error.reason, FailureReason::SizeLimit(_)));
     let short = Duration::from_millis(20);
     let error = fail_to_dump(folder, &mut tree, &mut agree, |options| {
-        options.limits.time = short
+        options.limits.time = short;
+    });
+    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    let hanging = folder.join("hanging");
+    fs::write(&hanging, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&hanging, fs::Permissions::from_mode(0o755)).unwrap();
+    let never_ends = Criu {
+        program: hanging,
+        scratch: folder.to_owned(),
+    };
+    let (secret, mut approve, root) = (key(), agree, tree.id().cast_signed());
+    let mut options = dump_options(&secret, &mut approve);
+    options.limits.time = short;
+    let error = never_ends
+        .dump(root, &folder.join("archive"), options)
+        .unwrap_err();
+    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    // CRIU is killed while it holds the tree: the archive was complete, and is gone again.
+    let mut stop_criu = |_: &Manifest| {
+        signal_criu(Signal::STOP);
+        Ok(())
+    };
+    let error = fail_to_dump(folder, &mut tree, &mut stop_criu, |options| {
+        options.limits.time = Duration::from_secs(1);
     });
     assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
     let mut veto = |_: &Manifest| Err("not now".to_owned());
@@ -186,11 +221,11 @@ fn run_refused_restores(folder: &Path) {
     let error = fail_to_restore(folder, &changed, &mut agree, |_| {});
     assert!(matches!(error.reason, FailureReason::ArchiveInvalid(_)));
     let error = fail_to_restore(folder, &archive, &mut agree, |options| {
-        options.context = b"other"
+        options.context = b"other";
     });
     assert!(matches!(error.reason, FailureReason::ArchiveInvalid(_)));
     let error = fail_to_restore(folder, &archive, &mut agree, |options| {
-        options.descriptors.clear()
+        options.descriptors.clear();
     });
     assert!(matches!(error.reason, FailureReason::DescriptorMissing(_)));
     let mut veto = |_: &Manifest| Err("used".to_owned());
@@ -201,7 +236,7 @@ fn run_refused_restores(folder: &Path) {
         ..limits()
     };
     let error = fail_to_restore(folder, &archive, &mut agree, |options| {
-        options.limits = short
+        options.limits = short;
     });
     assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
     // Nothing of the failures is left: the same archive in the same place is restored.
