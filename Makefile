@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ bench-browser: ## Browser beside BrowserGym: start, steps, a page of 6 000 eleme
 	cargo build --release --locked -p executor --bin sandbox-executor
 	python=$$(hack/browsergym/install) && $$python hack/browsergym/bench.py --executor $(abspath $(RELEASE))/sandbox-executor $(ARGS) \
 		$(abspath $(RELEASE))/examples/browser_driver
+
+bench-checkpoint: ## Dump and restore of a process with 30 and 256 MiB, into an encrypted archive
+	hack/install criu
+	cargo build --release --locked -p checkpoint --example bench_checkpoint
+	$(RELEASE)/examples/bench_checkpoint $$(hack/criu/install)
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins
