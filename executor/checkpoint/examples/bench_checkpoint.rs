@@ -104,7 +104,7 @@ fn cycle(
     };
     let key = ArchiveKey::new([1; 32]);
     let limits = Limits {
-        time: Duration::from_secs(60),
+        time: Duration::from_mins(1),
         bytes: 1 << 32,
     };
     let mut agree = |_: &Manifest| Ok(());
