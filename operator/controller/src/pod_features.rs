@@ -38,9 +38,10 @@ impl PodFeatures {
             Injection::Auto if is_vm => Injection::InitContainer,
             other => other,
         };
-        let user_namespaces = match is_vm || host || has_nfs || has_devices {
-            true => self.user_namespaces.unless_auto(),
-            false => self.user_namespaces,
+        let user_namespaces = if is_vm || host || has_nfs || has_devices {
+            self.user_namespaces.unless_auto()
+        } else {
+            self.user_namespaces
         };
         Self {
             injection,
@@ -80,9 +81,10 @@ impl UserNamespaceSupport {
 
     /// User namespaces of a new Pod; `Auto`: they are known to work.
     pub(crate) fn current(&self) -> UserNamespaces {
-        match self.works.load(Ordering::Relaxed) {
-            true => self.configured,
-            false => self.configured.unless_auto(),
+        if self.works.load(Ordering::Relaxed) {
+            self.configured
+        } else {
+            self.configured.unless_auto()
         }
     }
 

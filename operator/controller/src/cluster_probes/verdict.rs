@@ -20,13 +20,14 @@ pub(super) fn read(pod: &Pod, now: Timestamp) -> Option<Verdict> {
     let status = pod.status.as_ref()?;
     match status.phase.as_deref()? {
         "Succeeded" => Some(Verdict::Works),
-        // Such as an eviction, which says nothing about the kind of the Pod.
-        "Failed" if status.container_statuses.iter().flatten().count() == 0 => Some(
-            Verdict::Unknown(problem(pod).unwrap_or_else(|| "the Pod failed".into())),
-        ),
-        "Failed" => Some(Verdict::Fails(
-            problem(pod).unwrap_or_else(|| "the Pod failed".into()),
-        )),
+        "Failed" => {
+            let reason = problem(pod).unwrap_or_else(|| "the Pod failed".into());
+            // The Pod as a whole has a reason when the kubelet ended it, such as by an eviction.
+            Some(match status.reason {
+                Some(_) => Verdict::Unknown(reason),
+                None => Verdict::Fails(reason),
+            })
+        }
         _ if lacks_namespaces(status, now) => Some(Verdict::Unknown(
             "the container runtime does not create the namespaces of the Pod".into(),
         )),
