@@ -141,8 +141,8 @@ pub struct PodSettings {
     pub affinity: Option<Affinity>,
     pub config_maps: Vec<ConfigMapMount>,
     pub priority_class: Option<String>,
-    /// Map root to an unprivileged user of the node (`hostUsers: false`).
-    pub user_namespaces: bool,
+    /// Map users of sandboxes to unprivileged users of the node (`hostUsers: false`).
+    pub user_namespaces: UserNamespaces,
     /// Termination grace period in seconds.
     pub grace_seconds: i64,
     /// Allow privileged fields in `spec.podTemplate`.
@@ -163,6 +163,20 @@ pub enum Injection {
     /// Its image is mounted once a probe has shown that this works, except under runtime classes
     /// that may not share the kernel of the node.
     Auto,
+}
+
+/// User namespaces of sandboxes (`hostUsers: false`). `true` and `false` are older names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum UserNamespaces {
+    /// All Pods have one once a probe has shown that this works, except under runtime classes that
+    /// may not share the kernel of the node, and in host namespaces.
+    Auto,
+    /// All Pods have one. Where it does not work, they do not start.
+    #[value(alias = "true")]
+    Always,
+    #[default]
+    #[value(alias = "false")]
+    Never,
 }
 
 /// A `ConfigMap` in the namespace of the sandbox and its mount path.

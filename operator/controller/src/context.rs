@@ -16,6 +16,7 @@ use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::image_builds::queue::BuildQueue;
 use crate::injection::ExecutorInjection;
+use crate::pod_features::{PodFeatures, UserNamespaceSupport};
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
@@ -56,6 +57,7 @@ pub(crate) struct Context {
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
     pub(crate) injection: ExecutorInjection,
+    pub(crate) user_namespaces: UserNamespaceSupport,
     /// The cluster changes the resources of Pods in place.
     pub(crate) resizes: OnceCell<bool>,
     pub(crate) events: Arc<EventPublisher>,
@@ -80,6 +82,7 @@ impl Context {
             installation: installation(&config),
             resizes: OnceCell::new(),
             injection: ExecutorInjection::new(config.pods.injection),
+            user_namespaces: UserNamespaceSupport::new(config.pods.user_namespaces),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,
@@ -122,6 +125,14 @@ impl Context {
 }
 
 impl Context {
+    /// Features of a new Pod.
+    pub(crate) fn pod_features(&self) -> PodFeatures {
+        PodFeatures {
+            injection: self.injection.current(),
+            user_namespaces: self.user_namespaces.current(),
+        }
+    }
+
     /// API of a kind in the namespace of a Sandbox.
     pub(crate) fn api<K>(&self, sandbox: &Key) -> Api<K>
     where

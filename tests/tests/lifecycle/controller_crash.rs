@@ -108,7 +108,10 @@ impl Scenario {
         let level = self.level();
         cluster.supervisors.keep(KeptState::of(level));
         cluster
-            .create_with("a", &json!({"lifecycle": self.lifecycle(), "persistence": level}))
+            .create_with(
+                "a",
+                &json!({"lifecycle": self.lifecycle(), "persistence": level}),
+            )
             .await;
         self.bring_about(&cluster).await;
         cluster.wait_until_quiet().await;

@@ -37,7 +37,7 @@ pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) ->
         url: &observed.url,
         deadlines: observed.deadlines,
         pool: None,
-        injection: context.injection.current(),
+        features: context.pod_features(),
     }
 }
 

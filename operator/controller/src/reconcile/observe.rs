@@ -65,7 +65,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
     let warm = WarmPods {
         config: &context.config,
         keys,
-        injection: context.injection.current(),
+        features: context.pod_features(),
     };
     let Ok(shape) = warm.shape(spec) else {
         return WarmSupply::None;

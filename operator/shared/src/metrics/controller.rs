@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,6 +42,12 @@ role_metrics! {
         "passes_under_way", "Reconciles in progress";
     pub leader: Gauge = Gauge::default(),
         "leader", "1 while this process is the leader";
+    /// By `probe`.
+    cluster_probes: Family<Labels<1>, Gauge> = Family::default(),
+        "cluster_probe_works",
+        "1 if a probe has shown that the cluster runs Pods of this kind, 0 if not";
+    cluster_probe_times: Family<Labels<1>, Gauge> = Family::default(),
+        "cluster_probe_timestamp_seconds", "Unix time of the last run of a cluster probe";
     /// By `resource`.
     pub watch_age: Family<Labels<1>, Gauge> = Family::default(),
         "watch_age_seconds", "Time since the last response of the API server on a watch";
@@ -89,6 +96,15 @@ impl ControllerMetrics {
             let gauge = self.builds_unfinished.get_or_create(&[("state", state)]);
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Records the result of a cluster probe.
+    pub fn record_cluster_probe(&self, probe: &'static str, works: bool, at: Timestamp) {
+        let labels = [("probe", probe)];
+        let gauge = self.cluster_probes.get_or_create(&labels);
+        gauge.set(works.into());
+        let gauge = self.cluster_probe_times.get_or_create(&labels);
+        gauge.set(at.as_second());
     }
 
     pub fn event(&self, outcome: &'static str) {

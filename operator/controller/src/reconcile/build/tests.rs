@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::persistence::{PersistenceObstacle, pod_persistence};
 use super::*;
-use crate::config::{ConfigMapMount, Injection, PodSettings};
+use crate::config::{ConfigMapMount, Injection, PodSettings, UserNamespaces};
 use crate::facts::EXECUTOR_ANNOTATION;
 use crate::reconcile::init_message;
 use crate::tests::{build_context, built, config, entry, keys, plain, session, v0, v1};
@@ -111,7 +111,7 @@ fn pod_with_operator_settings() {
             path: "/etc/openhands/ca-bundle".into(),
         }],
         priority_class: Some("low".into()),
-        user_namespaces: true,
+        user_namespaces: UserNamespaces::Always,
         grace_seconds: 30,
         privileged_templates: false,
         network_policy: None,
@@ -208,6 +208,65 @@ fn pod_copies_the_executor_under_a_class_that_may_be_a_virtual_machine() {
             .contains_key(EXECUTOR_ANNOTATION);
         assert_eq!(is_marked, mounts, "{spec}");
     }
+}
+
+#[test]
+fn pod_has_a_user_namespace_where_it_fits() {
+    let template = |spec: Value| json!({"podTemplate": {"spec": spec}});
+    let nfs = json!({"name": "share", "nfs": {"server": "s", "path": "/"}});
+    for (setting, spec, expected) in [
+        (UserNamespaces::Never, json!({}), None),
+        (UserNamespaces::Auto, json!({}), Some(false)),
+        (
+            UserNamespaces::Auto,
+            json!({"securityContext": {"runAsUser": 1000}}),
+            Some(false),
+        ),
+        (
+            UserNamespaces::Auto,
+            json!({"runtimeClassName": "gvisor"}),
+            None,
+        ),
+        (
+            UserNamespaces::Always,
+            json!({"runtimeClassName": "gvisor"}),
+            Some(false),
+        ),
+        (
+            UserNamespaces::Auto,
+            template(json!({"hostNetwork": true})),
+            None,
+        ),
+        (
+            UserNamespaces::Auto,
+            template(json!({"volumes": [nfs]})),
+            None,
+        ),
+        (
+            UserNamespaces::Auto,
+            template(json!({"hostUsers": true})),
+            Some(true),
+        ),
+        (
+            UserNamespaces::Never,
+            template(json!({"hostUsers": false})),
+            Some(false),
+        ),
+    ] {
+        let mut config = config();
+        config.pods.user_namespaces = setting;
+        config.pods.privileged_templates = true;
+        let pod = built(changed(plain(), &spec), &config, &PodParams::default()).unwrap();
+        assert_eq!(pod.spec.unwrap().host_users, expected, "{setting:?} {spec}");
+    }
+}
+
+#[test]
+fn template_cannot_leave_the_user_namespace_without_privileges() {
+    let mut config = config();
+    config.pods.user_namespaces = UserNamespaces::Auto;
+    let spec = json!({"podTemplate": {"spec": {"hostUsers": true}}});
+    built(changed(plain(), &spec), &config, &PodParams::default()).unwrap_err();
 }
 
 #[test]

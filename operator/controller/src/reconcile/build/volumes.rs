@@ -138,7 +138,7 @@ fn workspace(context: &BuildContext<'_>) -> Volume {
 }
 
 fn executor(context: &BuildContext<'_>) -> Volume {
-    match context.injection {
+    match context.features.injection {
         Injection::InitContainer => empty(BIN, EmptyDirVolumeSource::default()),
         Injection::ImageVolume | Injection::Auto => image(&context.config.executor_image),
     }
