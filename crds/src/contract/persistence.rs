@@ -46,7 +46,7 @@ impl fmt::Display for PersistenceLevel {
 
 /// The way in which files outside of the workspace are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 pub enum RootMechanism {
     /// The node mounts the root with its changes on the volume.
     Node,
@@ -66,6 +66,9 @@ pub struct PodPersistence {
     pub level: PersistenceLevel,
     pub root: RootMechanism,
     pub limits: SaveLimits,
+    /// Capabilities of the supervisor that the command must not have, by their Kubernetes names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
 }
 
 /// Limits of a save. A save beyond them keeps less, and says so.
@@ -185,6 +188,7 @@ mod tests {
             level: PersistenceLevel::Root,
             root: RootMechanism::Overlay,
             limits,
+            withheld: vec!["SYS_ADMIN".into()],
         };
         let access = StateAccess {
             key: "AAAA".into(),

@@ -8,6 +8,7 @@ mod keeper;
 mod probe_pod;
 mod record;
 mod record_store;
+mod root_overlays;
 mod runner;
 mod user_namespaces;
 mod verdict;
@@ -21,6 +22,7 @@ use crate::context::Context;
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     tokio::join!(
         Box::pin(image_volumes::probe(context, shutdown)),
+        Box::pin(root_overlays::keep_probing(context, shutdown)),
         Box::pin(user_namespaces::keep_probing(context, shutdown)),
     );
 }

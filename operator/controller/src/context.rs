@@ -16,7 +16,7 @@ use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::image_builds::queue::BuildQueue;
 use crate::injection::ExecutorInjection;
-use crate::pod_features::{PodFeatures, UserNamespaceSupport};
+use crate::pod_features::{PodFeatures, RootOverlaySupport, UserNamespaceSupport};
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
@@ -57,6 +57,7 @@ pub(crate) struct Context {
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
     pub(crate) injection: ExecutorInjection,
+    pub(crate) root_overlays: RootOverlaySupport,
     pub(crate) user_namespaces: UserNamespaceSupport,
     /// The cluster changes the resources of Pods in place.
     pub(crate) resizes: OnceCell<bool>,
@@ -82,6 +83,7 @@ impl Context {
             installation: installation(&config),
             resizes: OnceCell::new(),
             injection: ExecutorInjection::new(config.pods.injection),
+            root_overlays: RootOverlaySupport::new(config.persistence.root),
             user_namespaces: UserNamespaceSupport::new(config.pods.user_namespaces),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
@@ -130,6 +132,7 @@ impl Context {
         PodFeatures {
             injection: self.injection.current(),
             user_namespaces: self.user_namespaces.current(),
+            root_persistence: self.root_overlays.current(),
         }
     }
 

@@ -30,7 +30,7 @@ pub use cluster_probes::PROBE_CONFIG_MAP;
 pub use config::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
     ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PersistenceArgs,
-    PersistenceSettings, PodArgs, PodSettings, UserNamespaces,
+    PersistenceSettings, PodArgs, PodSettings, RootPersistence, UserNamespaces,
 };
 pub use control_loop::{ControllerError, run};
 pub use pod_features::PodFeatures;

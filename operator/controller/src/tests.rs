@@ -77,6 +77,7 @@ pub(crate) fn build_context<'a>(
         features: PodFeatures {
             injection: config.pods.injection,
             user_namespaces: config.pods.user_namespaces,
+            root_persistence: config.persistence.root,
         },
     }
 }

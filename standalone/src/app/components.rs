@@ -84,6 +84,11 @@ impl Components {
         config.image_builds = self.settings.image_builds.unwrap_or_default();
         config.builder = self.builder.clone();
         config.persistence.default_level = self.default_persistence;
+        config.persistence.root = if NodeConfig::keeps_roots() {
+            RootPersistence::Node
+        } else {
+            RootPersistence::None
+        };
         let clients = PeerClients {
             supervisors: Arc::new(HttpSupervisors::default()),
             gateways: Arc::new(gateway),

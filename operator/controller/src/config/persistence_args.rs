@@ -1,6 +1,6 @@
 //! Settings of what a pause keeps besides the workspace, and their flags.
 
-use crds::contract::persistence::{PersistenceLevel, RootMechanism, SaveLimits};
+use crds::contract::persistence::{PersistenceLevel, SaveLimits};
 
 use shared::quantity;
 
@@ -9,8 +9,7 @@ use shared::quantity;
 pub struct PersistenceSettings {
     /// Level of sandboxes that set none.
     pub default_level: PersistenceLevel,
-    /// The way in which files outside of the workspace are kept; `None`: they are not.
-    pub root: Option<RootMechanism>,
+    pub root: RootPersistence,
     pub limits: SaveLimits,
 }
 
@@ -18,7 +17,7 @@ impl Default for PersistenceSettings {
     fn default() -> Self {
         Self {
             default_level: PersistenceLevel::Workspace,
-            root: Some(RootMechanism::Archive),
+            root: RootPersistence::Auto,
             limits: SaveLimits {
                 bytes: 10 << 30,
                 files: 1_000_000,
@@ -28,15 +27,21 @@ impl Default for PersistenceSettings {
     }
 }
 
-/// Choice of the mechanism.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum RootPersistence {
+/// The way in which files outside of the workspace are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum RootPersistence {
+    /// An overlay where a probe shows that this works, else an archive.
+    #[default]
+    Auto,
     /// An archive of the changed files. Works in every cluster, for sandboxes that start as root.
     Archive,
     /// An overlay on the volume. Requires user namespaces for Pods.
     Overlay,
     /// None: a pause keeps the workspace only.
     None,
+    /// The node of a standalone process.
+    #[value(skip)]
+    Node,
 }
 
 /// Flags of what pauses keep besides the workspace.
@@ -51,7 +56,7 @@ pub struct PersistenceArgs {
         long,
         env = "SANDBOX_ROOT_PERSISTENCE",
         value_enum,
-        default_value = "archive"
+        default_value = "auto"
     )]
     root_persistence: RootPersistence,
     /// Maximum size of what a pause keeps besides the workspace.
@@ -74,11 +79,7 @@ impl PersistenceArgs {
     pub fn settings(&self) -> PersistenceSettings {
         PersistenceSettings {
             default_level: self.default_persistence,
-            root: match self.root_persistence {
-                RootPersistence::Archive => Some(RootMechanism::Archive),
-                RootPersistence::Overlay => Some(RootMechanism::Overlay),
-                RootPersistence::None => None,
-            },
+            root: self.root_persistence,
             limits: SaveLimits {
                 bytes: self.persistence_max_size,
                 files: self.persistence_max_files,

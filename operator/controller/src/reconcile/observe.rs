@@ -176,7 +176,8 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
         url: context.config.urls(&entry).runtime(&entry.runtime_id),
         level: requested_level(&entry.spec, &context.config),
-        persistence_obstacle: pod_persistence(&entry, &context.config).err(),
+        persistence_obstacle: pod_persistence(&entry, &context.config, context.pod_features())
+            .err(),
         plugins: plugins::names(&command.unwrap_or_default()),
         facts,
         entry,

@@ -78,6 +78,7 @@ fn target(level: PersistenceLevel, root: RootMechanism) -> SaveTarget {
                 files: 1,
                 seconds: 30,
             },
+            withheld: Vec::new(),
         },
         request: SaveRequest {
             image: "sha256:1".into(),

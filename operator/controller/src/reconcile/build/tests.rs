@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::persistence::{PersistenceObstacle, pod_persistence};
 use super::*;
-use crate::config::{ConfigMapMount, Injection, PodSettings, UserNamespaces};
+use crate::config::{ConfigMapMount, Injection, PodSettings, RootPersistence, UserNamespaces};
 use crate::facts::EXECUTOR_ANNOTATION;
+use crate::pod_features::PodFeatures;
 use crate::reconcile::init_message;
 use crate::tests::{build_context, built, config, entry, keys, plain, session, v0, v1};
 
@@ -134,29 +135,32 @@ fn pod_of_a_sandbox_that_keeps_its_root() {
 #[test]
 fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
     let volume = json!({"size": "1Gi"});
+    let features = |root_persistence| PodFeatures {
+        root_persistence,
+        ..PodFeatures::default()
+    };
+    let [archive, node] = [RootPersistence::Archive, RootPersistence::Node].map(features);
     for (fields, mechanism, reason) in [
-        (json!({}), RootMechanism::Archive, "has no workspace volume"),
+        (json!({}), archive, "has no workspace volume"),
         (
             json!({"workspace": volume, "command": null}),
-            RootMechanism::Node,
+            node,
             "without a supervisor",
         ),
         (
             json!({"workspace": volume, "securityContext": {"runAsUser": 1000}}),
-            RootMechanism::Archive,
+            archive,
             "starts as user 0",
         ),
         (
             json!({"workspace": volume, "securityContext": {"runAsUser": 1000}}),
-            RootMechanism::Node,
+            node,
             "",
         ),
     ] {
-        let mut config = config();
-        config.persistence.root = Some(mechanism);
         let mut spec = changed(plain(), &fields);
         spec.persistence = Some(PersistenceLevel::Root);
-        let obstacle = pod_persistence(&entry(spec), &config).err();
+        let obstacle = pod_persistence(&entry(spec), &config(), mechanism).err();
         let said = obstacle.map(|obstacle| obstacle.to_string());
         assert!(
             said.as_deref().unwrap_or_default().contains(reason),
@@ -169,13 +173,26 @@ fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
         &json!({"workspace": volume, "persistence": "Root"}),
     ));
     old.status.workspace_claim = Some("a-workspace".into());
-    let obstacle = pod_persistence(&old, &config()).unwrap_err();
+    let obstacle = pod_persistence(&old, &config(), archive).unwrap_err();
     assert_eq!(obstacle, PersistenceObstacle::PlainVolume);
-    let mut disabled = config();
-    disabled.persistence.root = None;
     old.status.has_state_volume = true;
-    assert!(pod_persistence(&old, &config()).is_ok());
-    assert!(pod_persistence(&old, &disabled).is_err());
+    let persistence = pod_persistence(&old, &config(), archive).unwrap().unwrap();
+    assert_eq!(persistence.root, RootMechanism::Archive);
+    assert_eq!(
+        persistence.withheld.join(" "),
+        "CHOWN DAC_OVERRIDE FOWNER FSETID SETFCAP SETPCAP"
+    );
+    let disabled = features(RootPersistence::None);
+    let obstacle = pod_persistence(&old, &config(), disabled).unwrap_err();
+    assert_eq!(obstacle, PersistenceObstacle::Disabled);
+    // The mechanism of a volume stays.
+    old.status.root_mechanism = Some(RootMechanism::Overlay);
+    let without = PodFeatures {
+        user_namespaces: UserNamespaces::Never,
+        ..archive
+    };
+    let obstacle = pod_persistence(&old, &config(), without).unwrap_err();
+    assert_eq!(obstacle, PersistenceObstacle::NoUserNamespace);
 }
 
 #[test]

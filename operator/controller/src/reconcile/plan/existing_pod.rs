@@ -31,6 +31,9 @@ impl Planner<'_> {
         status.warm = pod.was_warm();
         self.adopt_claim(pod);
         self.record_claim();
+        let mechanism = pod.persistence.as_ref().map(|persistence| persistence.root);
+        let recorded = &mut self.plan.status.root_mechanism;
+        *recorded = recorded.or(mechanism);
         if let Some((reason, message)) = lost_pod_reason(pod) {
             self.mark_pod_lost(&reason, &message);
             let node_lost = pod.phase == PodPhase::Unknown || reason == "NodeLost";

@@ -58,6 +58,7 @@ impl Planner<'_> {
         if let Some(name) = self.plan.status.workspace_claim.take() {
             self.plan.actions.push(Action::DeleteClaim { name });
             self.plan.status.has_state_volume = false;
+            self.plan.status.root_mechanism = None;
         }
         if entry.has_sealed_env {
             self.plan.actions.push(Action::DropSealedEnv);

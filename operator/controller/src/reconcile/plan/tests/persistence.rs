@@ -33,6 +33,7 @@ fn rooted_pod(uid: &str) -> PodFacts {
             level: PersistenceLevel::Root,
             root: RootMechanism::Archive,
             limits,
+            withheld: Vec::new(),
         }),
         ..pod()
     };
@@ -55,6 +56,10 @@ fn done(fixture: &PlanFixture, kept: Option<KeptState>) -> Option<SaveProgress> 
 fn pod_is_deleted_after_save_is_in_status() {
     let mut fixture = running();
     assert!(fixture.status().has_state_volume);
+    assert_eq!(
+        fixture.status().root_mechanism,
+        Some(RootMechanism::Archive)
+    );
     fixture.set_desired_state(DesiredState::Paused);
     let plan = fixture.reaches(Phase::Pausing, Reason::Requested);
     assert_eq!((plan.actions.len(), plan.save), (0, true));
@@ -217,5 +222,5 @@ fn stop_forgets_what_was_kept() {
     fixture.plan_and_apply();
     let status = fixture.status();
     assert_eq!((&status.persisted, &status.restored), (&None, &None));
-    assert!(!status.has_state_volume);
+    assert!(!status.has_state_volume && status.root_mechanism.is_none());
 }
