@@ -8,13 +8,13 @@ use super::Node;
 use super::bwrap::BwrapSpec;
 use super::capacity::limit;
 use super::cgroup::{ContainerCgroup, Limits};
-use super::container_root::{ContainerRoot, unusable_root};
 use super::container_user::{self, ContainerUser, ContainerUserError};
 use super::devices::Allocation;
 use super::environment::{DownwardApi, EnvironmentError, Variables, resolve};
 use super::image::{Image, ImageDefaults, ImageError};
-use super::kept_root::RootLease;
+use super::kept_root::KeptRoot;
 use super::logs::LogWriter;
+use super::mount::Mount;
 use super::network::Attachment;
 use super::process::{LaunchSpec, Process};
 use super::termination_message::TerminationMessage;
@@ -90,35 +90,15 @@ impl PreparedPod {
         name.trim_end_matches(['-', '.']).to_owned()
     }
 
-    /// Starts run `number` of `container` from its image, with the kept root of `lease`. If the
-    /// root cannot be used, it begins anew.
-    pub(crate) async fn start(
+    /// Starts run `number` of `container` from its image, with a root that is there.
+    pub(crate) async fn start_in(
         &self,
-        container: &Container,
-        image: &Image,
-        number: i32,
-        lease: Option<&Arc<RootLease>>,
-    ) -> Result<Process, ContainerStartError> {
-        let root = self.root(image, container, lease, None).await?;
-        let is_begun = root.kept.as_ref().is_some_and(|kept| kept.start.is_new);
-        let started = self.start_in(root, container, image, number).await;
-        let unusable = started.as_ref().err().and_then(unusable_root);
-        let Some(reason) = unusable.filter(|_| !is_begun) else {
-            return started;
-        };
-        tracing::warn!(pod = self.name(), reason, "a kept root begins anew");
-        let root = self.root(image, container, lease, Some(reason)).await?;
-        self.start_in(root, container, image, number).await
-    }
-
-    async fn start_in(
-        &self,
-        root: ContainerRoot,
+        root: Vec<Mount>,
+        kept: Option<KeptRoot>,
         container: &Container,
         image: &Image,
         number: i32,
     ) -> Result<Process, ContainerStartError> {
-        let ContainerRoot { mounts: root, kept } = root;
         let defaults = image.defaults()?;
         let allows_privileged = self.node.is_image_build(&self.pod);
         let node = self.node.user;

@@ -1,7 +1,6 @@
 //! Root of a container: fresh, or one that the node keeps for the claim that the container mounts
 //! at [`crds::contract::path::STORE_DIR`].
 
-use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use super::mount::Mount;
 use super::mount_points::MountPointError;
 use super::node_user::NodeUser;
 use super::paths::remove_tree;
+use super::process::Process;
 
 impl NodeConfig {
     /// Returns whether a node of this process can keep roots: only root mounts them.
@@ -29,13 +29,13 @@ impl NodeConfig {
 }
 
 /// Root of one start.
-pub(crate) struct ContainerRoot {
-    pub mounts: Vec<Mount>,
-    pub kept: Option<KeptRoot>,
+struct ContainerRoot {
+    mounts: Vec<Mount>,
+    kept: Option<KeptRoot>,
 }
 
 /// Reason for which a start with a kept root has failed, if a new one can be started with.
-pub(crate) fn unusable_root(error: &ContainerStartError) -> Option<String> {
+fn unusable_root(error: &ContainerStartError) -> Option<String> {
     let ContainerStartError::Io(error) = error else {
         return None;
     };
@@ -86,9 +86,31 @@ impl PreparedPod {
         Some(state)
     }
 
+    /// Starts run `number` of `container` from its image, with the kept root of `lease`. If the
+    /// root cannot be used, it begins anew.
+    pub(crate) async fn start(
+        &self,
+        container: &Container,
+        image: &Image,
+        number: i32,
+        lease: Option<&Arc<RootLease>>,
+    ) -> Result<Process, ContainerStartError> {
+        let ContainerRoot { mounts, kept } = self.root(image, container, lease, None).await?;
+        let is_new = kept.as_ref().is_some_and(|kept| kept.start.is_new);
+        let started = self.start_in(mounts, kept, container, image, number).await;
+        let unusable = started.as_ref().err().and_then(unusable_root);
+        let Some(reason) = unusable.filter(|_| !is_new) else {
+            return started;
+        };
+        tracing::warn!(pod = self.name(), reason, "a kept root begins anew");
+        let root = self.root(image, container, lease, Some(reason)).await?;
+        self.start_in(root.mounts, root.kept, container, image, number)
+            .await
+    }
+
     /// Builds the root: fresh as on a cluster, or the kept one, which begins anew if it is
     /// `unusable`.
-    pub(crate) async fn root(
+    async fn root(
         &self,
         image: &Image,
         container: &Container,
@@ -114,7 +136,7 @@ impl PreparedPod {
             let image = RootImage {
                 id: building.image.identity()?,
                 name,
-                owner: owner(0),
+                owner: building.image.kept_owner(&owner),
             };
             let start = generations.prepare(&image, &pod, unusable)?;
             let kept = KeptRoot {
@@ -141,10 +163,10 @@ impl PreparedPod {
     }
 }
 
-fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     build: impl FnOnce() -> Result<T, ContainerStartError> + Send + 'static,
-) -> impl Future<Output = Result<T, ContainerStartError>> {
-    async { spawn_blocking(build).await.map_err(io::Error::other)? }
+) -> Result<T, ContainerStartError> {
+    spawn_blocking(build).await.map_err(io::Error::other)?
 }
 
 struct RootBuilding {

@@ -10,6 +10,7 @@ mod record;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,7 +136,7 @@ fn end(init: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn sync(directory: &Path) -> io::Result<()> {
+fn sync(directory: &Path) -> io::Result<()> {
     Ok(syncfs(File::open(directory)?)?)
 }
 
@@ -173,7 +174,6 @@ const SUFFIX: &str = ".root";
 
 /// Creates a directory that only the node may enter.
 pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
     let mut private = fs::DirBuilder::new();
     private.recursive(true).mode(0o700).create(directory)
 }

@@ -5,6 +5,8 @@
 //! No program of the sandbox runs meanwhile. A path is walked by descriptors that follow no link,
 //! so that nothing outside of the root is reached even if one did.
 
+mod place;
+
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,6 +19,8 @@ use rustix::fs::{
     readlinkat, unlinkat,
 };
 use rustix::io::Errno;
+
+pub(crate) use self::place::place;
 
 /// Symbolic links followed in one path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -201,10 +205,10 @@ impl<'a> Walk<'a> {
         self.own(&made, 0o644)
     }
 
-    fn own(&self, made: impl AsFd, mode: u32) -> Result<(), Errno> {
+    fn own(&self, created: impl AsFd, mode: u32) -> Result<(), Errno> {
         let (uid, gid) = (self.root.owner, self.root.owner);
-        fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-        fchmod(&made, Mode::from_raw_mode(mode))
+        fchown(&created, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        fchmod(&created, Mode::from_raw_mode(mode))
     }
 }
 
@@ -249,8 +253,8 @@ mod tests {
         let root = fixture();
         let made = root.provide("/opt/sandbox/bin", PointKind::Directory);
         assert_eq!(made, "/opt/sandbox/bin");
-        let mode = fs::metadata(root.at("opt/sandbox")).unwrap().permissions();
-        assert_eq!(mode.mode() & 0o7777, 0o755);
+        let created = fs::metadata(root.at("opt/sandbox")).unwrap();
+        assert_eq!(created.permissions().mode() & 0o7777, 0o755);
         assert_eq!(root.provide("/etc/hosts", PointKind::File), "/etc/hosts");
         assert!(root.at("etc/hosts").is_file());
         assert_eq!(root.provide("/etc/hosts", PointKind::File), "/etc/hosts");

@@ -53,7 +53,7 @@ pub(crate) fn mount_overlay(root: &OverlayRoot, layers: &Path, target: &Path) ->
 }
 
 /// Options of the mount. `volatile` leaves out flushes to disk, if changes end with the container.
-/// Kept files are whole, whatever the defaults of the kernel that mounts them next.
+/// Kept changes have whole files, so that they do not depend on defaults of a kernel.
 fn options(root: &OverlayRoot) -> io::Result<std::ffi::CString> {
     let durability = if root.is_kept {
         "metacopy=off"

@@ -1,10 +1,12 @@
 //! Kept roots of images: an overlay with kept changes for a pulled image, and one directory, which
 //! is the root, for the others.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::syncfs;
 
 use super::super::mount::Mount;
 use super::{HOST_IMAGE, Image, ImageError, PodIdentity, directory, etc_files, host_root, pulled};
@@ -26,6 +28,14 @@ impl Image {
         })
     }
 
+    /// Owner on disk of what root of the container owns. Only an overlay has no mapped ids.
+    pub(crate) fn kept_owner(&self, owner: impl Fn(u32) -> u32) -> u32 {
+        match self {
+            Self::Pulled(_) => owner(0),
+            Self::Executor | Self::Host | Self::Directory(_) => 0,
+        }
+    }
+
     /// Begins a kept root in the empty directory `kept`. `owner` gives the owner on disk of an id
     /// of the container, in changes of an overlay.
     pub(crate) fn begin_kept(
@@ -37,11 +47,15 @@ impl Image {
         let root = kept.join(ROOT);
         match self {
             Self::Pulled(image) => pulled::begin_kept(image, kept, owner)?,
-            Self::Directory(path) => directory::copy(path, &root)?,
+            Self::Directory(path) => {
+                directory::copy(path, &root)?;
+                flush(&root)?;
+            }
             Self::Executor => create_root(&root)?,
             Self::Host => {
                 create_root(&root)?;
                 host_root::begin_kept(&root, pod_identity)?;
+                flush(&root)?;
             }
         }
         Ok(())
@@ -78,6 +92,11 @@ impl Image {
         mounts.extend(pod_files(&scratch.join("pod-files"), pod_identity)?);
         Ok(mounts)
     }
+}
+
+/// Writes copies to disk, so that a generation is whole when its record is there.
+fn flush(root: &Path) -> io::Result<()> {
+    Ok(syncfs(File::open(root)?)?)
 }
 
 fn create_root(root: &Path) -> io::Result<()> {

@@ -9,7 +9,7 @@ use crds::contract::persistence::KeptState;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::record::{Choice, RootImage, RootRecord, StoredRecord, choose, read, state};
-use super::{create_private, directory_name, sync};
+use super::{create_private, directory_name};
 use crate::node::paths::remove_tree;
 
 /// Directory of a claim's root.
@@ -94,7 +94,6 @@ impl KeptGenerations {
 
     /// Completes a new generation, whose content takes `image_bytes`.
     pub(crate) fn complete(&self, image: RootImage, pod: &str, image_bytes: u64) -> io::Result<()> {
-        sync(&self.0)?;
         RootRecord::new(image, pod, image_bytes).write(&self.current())
     }
 }
