@@ -119,12 +119,12 @@ pub(crate) fn recorded_bytes(
     usage: impl Fn(&Path) -> u64,
 ) -> Option<u64> {
     let generations = KeptGenerations::new(volumes, claim);
-    let bytes = |generation: PathBuf| {
-        let image = match read(&generation) {
-            Ok(Some(StoredRecord::Known(record))) => record.image_bytes,
-            _ => 0,
-        };
-        usage(&generation).saturating_sub(image)
+    let bytes = |generation: PathBuf| match read(&generation) {
+        Ok(Some(StoredRecord::Known(record))) => {
+            usage(&generation).saturating_sub(record.image_bytes)
+        }
+        // The node copies an image, or a node of another version did: no program can write there.
+        _ => 0,
     };
     let exists = fs::symlink_metadata(generations.path()).is_ok();
     exists.then(|| bytes(generations.current()).saturating_add(bytes(generations.previous())))
@@ -132,6 +132,7 @@ pub(crate) fn recorded_bytes(
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::RECORD;
     use super::*;
     use crds::contract::persistence::PersistenceLevel::{self, Root, Workspace};
 
@@ -232,5 +233,7 @@ mod tests {
         root.generations.complete(image, "1", 8).unwrap();
         let usage = |path: &Path| if path.exists() { 10 } else { 0 };
         assert_eq!(recorded_bytes(&volumes, "claim", usage), Some(2));
+        fs::remove_file(root.generations.current().join(RECORD)).unwrap();
+        assert_eq!(recorded_bytes(&volumes, "claim", usage), Some(0));
     }
 }
