@@ -11,7 +11,7 @@ use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{
     self, BuildSteps, BuilderConfig, BuilderIsolation, ControllerConfig, Deadlines,
-    HttpSupervisors, Injection, PeerClients, RegistryAccess,
+    HttpSupervisors, Injection, PeerClients, RegistryAccess, RootPersistence,
 };
 use operator::diagnostics::Diagnostics;
 use operator::gateway::{self, ApiSettings, Gateway, GatewayConfig, Tenants};
