@@ -119,6 +119,10 @@ impl StateSaver {
                     Ok(_) => {}
                     // It is dormant.
                     Err(SupervisorError::Refused(409)) => return None,
+                    Err(error @ SupervisorError::Refused(404)) => {
+                        let error = format!("it is of an earlier version ({error})");
+                        return Some(unsaved(target, Some(error)));
+                    }
                     Err(error) => {
                         tracing::debug!(pod = target.run.pod_uid, %error, "save call failed");
                         last_error = Some(error.to_string());

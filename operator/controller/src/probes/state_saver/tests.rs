@@ -144,6 +144,14 @@ async fn dormant_supervisor_has_nothing_to_save() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn supervisor_of_an_earlier_version_is_asked_once() {
+    let target = target(PersistenceLevel::Root, RootMechanism::Archive);
+    let (result, took) = result_of([Err(SupervisorError::Refused(404))], target).await;
+    assert_eq!(result.unwrap().level, PersistenceLevel::Workspace);
+    assert!(took < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn silent_supervisor_ends_the_save_after_its_limits() {
     use PersistenceLevel::{Memory, Root, Workspace};
     for (level, root, expected) in [
