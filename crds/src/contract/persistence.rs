@@ -38,9 +38,19 @@ impl FromStr for PersistenceLevel {
     }
 }
 
+impl PersistenceLevel {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Workspace => "Workspace",
+            Self::Root => "Root",
+            Self::Memory => "Memory",
+        }
+    }
+}
+
 impl fmt::Display for PersistenceLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.write_str(self.as_str())
     }
 }
 

@@ -100,6 +100,7 @@ impl Context {
                 keys.clone(),
                 clock,
                 queue.clone(),
+                metrics.clone(),
             )),
             readiness: states.own(ReadinessProber::new(
                 supervisors,

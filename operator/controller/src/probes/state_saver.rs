@@ -25,6 +25,7 @@ use shared::clock::Clock;
 use shared::index::Key;
 use shared::keys::Keys;
 use shared::kubernetes::work_queue::WorkQueue;
+use shared::metrics::ControllerMetrics;
 
 /// Maximum time of one long poll.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -50,6 +51,7 @@ pub(crate) struct StateSaver {
     keys: Arc<Keys>,
     clock: Clock,
     queue: Arc<WorkQueue<Key>>,
+    metrics: ControllerMetrics,
     saves: Mutex<HashMap<Key, SaveTask>>,
 }
 
@@ -66,8 +68,10 @@ impl StateSaver {
         keys: Arc<Keys>,
         clock: Clock,
         queue: Arc<WorkQueue<Key>>,
+        metrics: ControllerMetrics,
     ) -> Self {
         Self {
+            metrics,
             supervisors,
             keys,
             clock,
@@ -91,7 +95,14 @@ impl StateSaver {
         let run = target.run.clone();
         let (saver, own) = (self.clone(), key.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            let begin = Instant::now();
             let kept = saver.save(&target).await;
+            if let Some(kept) = &kept {
+                let levels = [target.persistence.level, kept.level].map(PersistenceLevel::as_str);
+                saver
+                    .metrics
+                    .record_save(levels[0], levels[1], begin.elapsed());
+            }
             saver.record(&own, &target.run, kept);
         }));
         saves.insert(

@@ -31,6 +31,9 @@ role_metrics! {
         "warm_pods", "Warm Pods by state";
     claims: Family<Labels<1>, Counter> = Family::default(),
         "claims", "Claims of warm Pods by outcome";
+    saves: DurationFamily<2> = durations(),
+        "save_duration_seconds",
+        "Time from the request of a save before a pause to its end, by what was kept";
     image_builds: DurationFamily<1> = durations(),
         "image_build_duration_seconds",
         "Time from the request of a full image build to its end, by result";
@@ -83,6 +86,15 @@ impl ControllerMetrics {
     pub fn started(&self, kind: &'static str, took: Duration) {
         let starts = self.starts.get_or_create(&[("kind", kind)]);
         starts.observe(took.as_secs_f64());
+    }
+
+    /// Records a save: the levels of [`PersistenceLevel`](crds::contract::persistence) that were
+    /// asked for and kept.
+    pub fn record_save(&self, asked: &'static str, kept: &'static str, took: Duration) {
+        let saves = self
+            .saves
+            .get_or_create(&[("asked", asked), ("kept", kept)]);
+        saves.observe(took.as_secs_f64());
     }
 
     /// Records the end of a full image build: `succeeded` or `failed`.

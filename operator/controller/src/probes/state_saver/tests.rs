@@ -103,7 +103,9 @@ async fn result_of(
     supervisors.0.lock().extend(script);
     let queue: Arc<WorkQueue<Key>> = queue;
     queue.open();
-    let saver = StateSaver::new(supervisors, Arc::new(keys()), Clock::wall(), queue.clone());
+    let metrics = ControllerMetrics::default();
+    let (keys, clock) = (Arc::new(keys()), Clock::wall());
+    let saver = StateSaver::new(supervisors, keys, clock, queue.clone(), metrics);
     let saver = Arc::new(saver);
     let (begin, run) = (Instant::now(), target.run.clone());
     saver.ensure_saving(&key("a"), target.clone());
