@@ -199,7 +199,8 @@ impl RootBuilding {
             self.image
                 .begin_kept(&generation, &self.pod_identity, owner)?;
             let bytes = usage(&generation, &CancellationToken::new());
-            kept.generations.complete(image, pod, bytes)?;
+            let told = kept.start.state.clone();
+            kept.generations.complete(image, pod, bytes, told)?;
         }
         let (scratch, executor) = (&self.scratch, &self.executor);
         Ok(self

@@ -99,7 +99,13 @@ pub(crate) struct KeptRoot {
 }
 
 impl KeptRoot {
-    /// Removes the generation before, which a later Pod has not come back to.
+    /// Records that the container starts, before its command does.
+    pub(crate) async fn record_start(&self) -> io::Result<()> {
+        let (start, generations) = (self.start.clone(), self.generations.clone());
+        tokio::task::spawn_blocking(move || generations.record_start(&start)).await?
+    }
+
+    /// Removes the generation before a settled one. The root is not released meanwhile.
     pub(crate) fn settle(&self) {
         if self.start.is_settled {
             let (previous, lease) = (self.generations.previous(), Arc::clone(&self.lease));

@@ -104,6 +104,11 @@ impl Process {
             launcher.run(|host| launch.start(host)).await?
         };
         let output = tokio::spawn(log.copy(receiver(output)?));
+        if let Some(kept) = &kept
+            && let Err(error) = kept.record_start().await
+        {
+            tracing::warn!(%error, "start not recorded in a kept root");
+        }
         let passed = timeout(SETUP_TIMEOUT, open_start_gate(&child, gate, &group)).await;
         // bubblewrap has its own copies by now.
         let unmount = move |_: &HostNamespace| {

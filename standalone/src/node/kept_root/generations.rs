@@ -21,9 +21,13 @@ pub(crate) struct KeptGenerations(PathBuf);
 pub(crate) struct GenerationStart {
     /// True if its content has to be created.
     pub is_new: bool,
-    /// True if a Pod before this one began it, so that the image is not on trial.
+    /// True if it has run in a Pod before this one, so that the image is not on trial.
     pub is_settled: bool,
+    /// True if the container is the first to be told the state.
+    pub is_news: bool,
     pub state: KeptState,
+    /// Uid of the Pod.
+    pod: String,
 }
 
 impl KeptGenerations {
@@ -54,25 +58,34 @@ impl KeptGenerations {
     ) -> io::Result<GenerationStart> {
         create_private(&self.0)?;
         let (current, previous) = (self.current(), self.previous());
+        let pod = pod.to_owned();
         let stored = read(&current)?;
         let choice = match unusable {
             Some(reason) => Choice::New(Some(reason)),
-            None => choose(stored.as_ref(), read(&previous)?.as_ref(), image, pod),
+            None => choose(stored.as_ref(), read(&previous)?.as_ref(), image, &pod),
         };
-        let is_settled = choice == Choice::Current(true);
         match choice {
-            Choice::Current(_) => Ok(GenerationStart {
-                is_new: false,
-                is_settled,
-                state: state(true, None),
-            }),
+            Choice::Current(is_other_pod) => {
+                let untold = self.untold()?;
+                Ok(GenerationStart {
+                    pod,
+                    is_new: false,
+                    is_settled: is_other_pod && untold.is_none(),
+                    is_news: untold.is_some(),
+                    state: untold.unwrap_or(state(true, None)),
+                })
+            }
             Choice::Previous => {
                 restore(&current, &previous, stored.is_some())?;
                 let reason = "the image is an earlier one again, with its files of that time";
+                let state = state(true, Some(reason.to_owned()));
+                self.change(|record| record.untold = Some(state.clone()))?;
                 Ok(GenerationStart {
+                    pod,
                     is_new: false,
-                    is_settled,
-                    state: state(true, Some(reason.to_owned())),
+                    is_settled: false,
+                    is_news: true,
+                    state,
                 })
             }
             Choice::New(reason) => {
@@ -84,8 +97,10 @@ impl KeptGenerations {
                 }
                 create_private(&current)?;
                 Ok(GenerationStart {
+                    pod,
                     is_new: true,
-                    is_settled,
+                    is_settled: false,
+                    is_news: true,
                     state: state(false, reason),
                 })
             }
@@ -93,8 +108,40 @@ impl KeptGenerations {
     }
 
     /// Completes a new generation, whose content takes `image_bytes`.
-    pub(crate) fn complete(&self, image: RootImage, pod: &str, image_bytes: u64) -> io::Result<()> {
-        RootRecord::new(image, pod, image_bytes).write(&self.current())
+    pub(crate) fn complete(
+        &self,
+        image: RootImage,
+        pod: &str,
+        image_bytes: u64,
+        untold: KeptState,
+    ) -> io::Result<()> {
+        RootRecord::new(image, pod, image_bytes, untold).write(&self.current())
+    }
+
+    /// Records that a container has been told the state.
+    pub(crate) fn record_start(&self, start: &GenerationStart) -> io::Result<()> {
+        if start.is_news {
+            self.change(|record| {
+                record.untold = None;
+                record.pod.clone_from(&start.pod);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn untold(&self) -> io::Result<Option<KeptState>> {
+        Ok(match read(&self.current())? {
+            Some(StoredRecord::Known(record)) => record.untold,
+            _ => None,
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut RootRecord)) -> io::Result<()> {
+        if let Some(StoredRecord::Known(mut record)) = read(&self.current())? {
+            change(&mut record);
+            record.write(&self.current())?;
+        }
+        Ok(())
     }
 }
 
@@ -163,19 +210,11 @@ mod tests {
             pod: &str,
             unusable: Option<&str>,
         ) -> (PersistenceLevel, String, bool) {
-            let image = RootImage {
-                id: image.into(),
-                name: image.into(),
-                owner: 0,
-            };
-            let unusable = unusable.map(str::to_owned);
-            let start = self.generations.prepare(&image, pod, unusable).unwrap();
-            if start.is_new {
-                self.generations.complete(image, pod, 0).unwrap();
-            }
+            let start = self.fail(image, pod, unusable);
             let file = self.generations.current().join("pods");
             let pods = fs::read_to_string(&file).unwrap_or_default() + pod;
             fs::write(file, &pods).unwrap();
+            self.generations.record_start(&start).unwrap();
             if start.is_settled {
                 remove_tree(&self.generations.previous());
             }
@@ -195,6 +234,43 @@ mod tests {
         assert_eq!(root.start("b", "5"), (Root, "335".into(), false));
         assert_eq!(root.start("b", "6"), (Root, "3356".into(), true));
         assert_eq!(root.start("a", "7"), (Workspace, "7".into(), false));
+    }
+
+    impl Fixture {
+        /// Prepares a start that fails afterwards.
+        fn fail(&self, image: &str, pod: &str, unusable: Option<&str>) -> GenerationStart {
+            let image = RootImage {
+                id: image.into(),
+                name: image.into(),
+                owner: 0,
+            };
+            let unusable = unusable.map(str::to_owned);
+            let start = self.generations.prepare(&image, pod, unusable).unwrap();
+            if start.is_new {
+                let state = start.state.clone();
+                self.generations.complete(image, pod, 0, state).unwrap();
+            }
+            start
+        }
+    }
+
+    #[test]
+    fn state_is_told_again_after_a_failed_start() {
+        let root = fixture();
+        root.fail("a", "1", None);
+        assert_eq!(root.start("a", "2"), (Workspace, "2".into(), false));
+        assert_eq!(root.start("a", "2"), (Root, "22".into(), false));
+        for (image, level) in [("b", Workspace), ("a", Root)] {
+            let told = root.fail(image, "3", None).state;
+            assert_eq!(told.level, level);
+            assert!(told.reason.is_some());
+            for pod in ["3", "4"] {
+                assert_eq!(root.fail(image, pod, None).state, told, "{image}");
+            }
+        }
+        assert_eq!(root.start("a", "5").0, Root);
+        assert!(root.generations.previous().exists(), "it has not run");
+        assert_eq!(root.start("a", "6"), (Root, "2256".into(), true));
     }
 
     #[test]
@@ -230,7 +306,8 @@ mod tests {
             name: "a".into(),
             owner: 0,
         };
-        root.generations.complete(image, "1", 8).unwrap();
+        let state = state(false, None);
+        root.generations.complete(image, "1", 8, state).unwrap();
         let usage = |path: &Path| if path.exists() { 10 } else { 0 };
         assert_eq!(recorded_bytes(&volumes, "claim", usage), Some(2));
         fs::remove_file(root.generations.current().join(RECORD)).unwrap();

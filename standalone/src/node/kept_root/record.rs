@@ -36,11 +36,14 @@ pub(super) struct RootRecord {
     pub version: u32,
     #[serde(flatten)]
     pub image: RootImage,
-    /// Uid of the Pod that began the generation.
+    /// Uid of the first Pod that has run with the generation since it became the current one.
     pub pod: String,
     /// Bytes of the image in the generation, which are no changes.
     pub image_bytes: u64,
     pub at: Timestamp,
+    /// State that no container has been told yet, because none has started since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<KeptState>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -57,13 +60,14 @@ struct Version {
 }
 
 impl RootRecord {
-    pub(super) fn new(image: RootImage, pod: &str, image_bytes: u64) -> Self {
+    pub(super) fn new(image: RootImage, pod: &str, image_bytes: u64, untold: KeptState) -> Self {
         Self {
             version: FORMAT,
             image,
             pod: pod.to_owned(),
             image_bytes,
             at: Timestamp::now(),
+            untold: Some(untold),
         }
     }
 
@@ -99,7 +103,7 @@ fn parse(text: &[u8]) -> StoredRecord {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The current generation; true if another Pod began it.
+    /// The current generation; true if another Pod was the first to run with it.
     Current(bool),
     /// The generation before becomes the current one.
     Previous,
@@ -182,7 +186,7 @@ mod tests {
     }
 
     fn known(id: &str) -> StoredRecord {
-        StoredRecord::Known(RootRecord::new(image(id), "first", 0))
+        StoredRecord::Known(RootRecord::new(image(id), "first", 0, state(false, None)))
     }
 
     #[test]
@@ -250,7 +254,7 @@ mod tests {
     fn record_is_read_as_it_was_written() {
         let generation = tempfile::tempdir().unwrap();
         assert_eq!(read(generation.path()).unwrap(), None);
-        let record = RootRecord::new(image("a"), "pod", 3);
+        let record = RootRecord::new(image("a"), "pod", 3, state(false, None));
         record.write(generation.path()).unwrap();
         let stored = read(generation.path()).unwrap();
         assert_eq!(stored, Some(StoredRecord::Known(record)));
