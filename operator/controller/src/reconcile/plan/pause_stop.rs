@@ -23,6 +23,7 @@ impl Planner<'_> {
             return;
         }
         self.plan.status.phase = Phase::Paused;
+        self.record_end_without_save();
         let since = self.plan.status.paused_at.get_or_insert(self.now.into()).0;
         self.stop_when_expired(since);
     }

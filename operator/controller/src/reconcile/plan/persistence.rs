@@ -1,12 +1,16 @@
 //! What pauses keep and starts restore: the save before a pause, `status.persisted`,
 //! `status.restored` and the incarnation.
 
-use crds::contract::persistence::{KeptState, PersistenceLevel};
+use crds::contract::persistence::{KeptState, PersistenceLevel, RootMechanism};
 use crds::sandbox::{PersistedState, Phase, RestoredState};
 use jiff::Timestamp;
 
 use super::Planner;
 use crate::facts::{ContainerState, PodFacts, SaveProgress};
+
+/// Reason of a Pod that was deleted or lost before a save. Its supervisor saves at SIGTERM as well,
+/// which only the next start finds out.
+const ENDED_BEFORE: &str = "the Pod ended before it could be asked to save";
 
 impl Planner<'_> {
     /// Returns whether a Pod that is paused has to stay because its state is not saved, or because
@@ -17,9 +21,6 @@ impl Planner<'_> {
         }
         let runs = matches!(pod.container.state, ContainerState::Running { .. });
         if pod.persistence.is_none() || pod.ip.is_none() || !runs {
-            if pod.persistence.is_none() {
-                self.record_plain_pause(pod);
-            }
             return false;
         }
         match &self.facts.save {
@@ -81,15 +82,30 @@ impl Planner<'_> {
         });
     }
 
-    /// Records the pause of a Pod that keeps the workspace only.
-    fn record_plain_pause(&mut self, pod: &PodFacts) {
-        if self.input.entry.spec.workspace.is_none() {
+    /// Records what a Pod has left that ended without a call to save: one of level `Workspace`, or
+    /// one that its node or another client ended. A save since the sandbox was last ready stands.
+    pub(super) fn record_end_without_save(&mut self) {
+        let status = &self.plan.status;
+        let saved = status.persisted.as_ref().and_then(|kept| kept.at.as_ref());
+        let Some(ready) = status.ready_at.as_ref() else {
+            return;
+        };
+        if status.workspace_claim.is_none() || saved.is_some_and(|saved| saved.0 >= ready.0) {
             return;
         }
+        let (level, reason) = match status.root_mechanism {
+            _ if self.input.level == PersistenceLevel::Workspace || self.obstacle().is_some() => {
+                (PersistenceLevel::Workspace, self.obstacle())
+            }
+            // All changes are on the volume at any time.
+            Some(RootMechanism::Node | RootMechanism::Overlay) => (PersistenceLevel::Root, None),
+            Some(RootMechanism::Archive) | None => (PersistenceLevel::Workspace, None),
+        };
+        let unsaved = (level < self.input.level).then(|| ENDED_BEFORE.to_owned());
         self.plan.status.persisted = Some(PersistedState {
+            level,
             at: Some(self.now.into()),
-            pod_uid: Some(pod.uid.clone()),
-            reason: self.obstacle(),
+            reason: reason.or(unsaved),
             ..PersistedState::default()
         });
     }

@@ -132,6 +132,8 @@ fn pause_of_level_workspace_says_so_and_why() {
         fixture.set_desired_state(DesiredState::Paused);
         let plan = fixture.reaches(Phase::Pausing, Reason::Requested);
         assert!(deletes_pod(&plan).is_some());
+        fixture.lose_pod();
+        fixture.plan_and_apply();
         let persisted = fixture.status().persisted.clone().unwrap();
         assert_eq!(persisted.level, PersistenceLevel::Workspace);
         assert_eq!(persisted.reason, obstacle.map(|it| it.to_string()));
@@ -140,7 +142,27 @@ fn pause_of_level_workspace_says_so_and_why() {
     lost.spec().workspace = None;
     lost.set_desired_state(DesiredState::Paused);
     lost.plan_and_apply();
+    lost.lose_pod();
+    lost.plan_and_apply();
     assert_eq!(lost.status().persisted, None);
+}
+
+#[test]
+fn pod_that_ended_before_a_save_leaves_what_its_mechanism_has_on_the_volume() {
+    for (mechanism, level) in [
+        (RootMechanism::Archive, PersistenceLevel::Workspace),
+        (RootMechanism::Overlay, PersistenceLevel::Root),
+    ] {
+        let mut fixture = running();
+        fixture.entry.status.root_mechanism = Some(mechanism);
+        fixture.set_desired_state(DesiredState::Paused);
+        fixture.lose_pod();
+        fixture.advance(5);
+        let status = fixture.reaches(Phase::Paused, Reason::Requested).status;
+        let persisted = status.persisted.unwrap();
+        assert_eq!(persisted.level, level);
+        assert_eq!(persisted.reason.is_some(), level < PersistenceLevel::Root);
+    }
 }
 
 #[test]
