@@ -4,11 +4,15 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use rustix::mm::Advice;
 use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
-use rustix::thread::CapabilitySet;
+use rustix::thread::{
+    CapabilitySet, capabilities, capability_is_in_bounding_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+};
 use tokio::process::Command;
 
 /// Changes the credentials of the calling thread only, unlike the functions of the C library.
@@ -45,6 +49,41 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
     unsafe {
         command.pre_exec(move || set_thread_credentials(uid, gid, &groups));
     }
+}
+
+/// Capabilities that a container has for the supervisor alone: to mount its root, and to save and
+/// restore processes.
+const SUPERVISOR_CAPABILITIES: [CapabilitySet; 3] = [
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SYS_PTRACE,
+    CapabilitySet::CHECKPOINT_RESTORE,
+];
+
+/// Makes a program and all that it starts run without the supervisor's capabilities.
+#[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
+pub(crate) fn remove_supervisor_privileges(command: &mut std::process::Command) {
+    // SAFETY: the closure allocates nothing and makes system calls only.
+    unsafe {
+        command.pre_exec(drop_supervisor_capabilities);
+    }
+}
+
+fn drop_supervisor_capabilities() -> io::Result<()> {
+    let mut removed = CapabilitySet::empty();
+    for capability in SUPERVISOR_CAPABILITIES {
+        // Older kernels do not know each of them.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            remove_capability_from_bounding_set(capability)?;
+            // Fails only without ambient capabilities.
+            let _ = configure_capability_in_ambient_set(capability, false);
+        }
+        removed |= capability;
+    }
+    let mut sets = capabilities(None)?;
+    sets.effective.remove(removed);
+    sets.permitted.remove(removed);
+    sets.inheritable.remove(removed);
+    Ok(set_capabilities(None, sets)?)
 }
 
 /// Releases code pages: a process that waits for hours needs few; the kernel reads them on use.
