@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Do nothing until a signal: a container that keeps its image on the node
     Hold,
     /// Run as PID 1: wait for the init message, then run its command
-    Supervise(SuperviseOptions),
+    Supervise(Box<SuperviseOptions>),
     /// Run the action execution server
     Serve(Box<ServeOptions>),
 }

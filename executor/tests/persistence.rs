@@ -46,7 +46,7 @@ fn save_within(process: &TestProcess, timeout: u64, stop_seconds: u64) -> HttpRe
     process.request(&head, &[], token.as_bytes())
 }
 
-/// What a save has kept.
+/// State that a save has kept.
 fn kept(response: &HttpResponse) -> Value {
     assert_eq!(response.status, 200, "{}", response.body);
     let report = response.json();

@@ -1,6 +1,10 @@
 //! Level `Memory`: processes that go on after a resume.
 
 /// Reason why processes are not kept; `None` once a dump is possible.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a dump of processes is not there yet"
+)]
 pub(super) fn obstacle() -> Option<&'static str> {
     Some("this supervisor cannot save memory")
 }

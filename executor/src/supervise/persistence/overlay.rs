@@ -192,8 +192,8 @@ impl OverlayRoot {
         let upper = open_directory(overlay.as_fd(), "u").ok();
         let usage = upper.and_then(|upper| usage::measure(upper.as_fd()));
         let reason = usage.and_then(|usage| {
-            let bytes = (usage.bytes > limits.bytes).then(|| StateError::Bytes(limits.bytes));
-            let files = (usage.files > limits.files).then(|| StateError::Files(limits.files));
+            let bytes = (usage.bytes > limits.bytes).then_some(StateError::Bytes(limits.bytes));
+            let files = (usage.files > limits.files).then_some(StateError::Files(limits.files));
             let error = bytes.or(files)?;
             Some(format!("{error}; all are kept"))
         });

@@ -28,8 +28,11 @@ impl PaxWriter {
     }
 }
 
+/// Key and value.
+pub(super) type Record<'a> = (&'a [u8], &'a [u8]);
+
 /// Parses records into keys and values.
-pub(super) fn parse(mut records: &[u8]) -> Result<Vec<(&[u8], &[u8])>, StateError> {
+pub(super) fn parse(mut records: &[u8]) -> Result<Vec<Record<'_>>, StateError> {
     let mut parsed = Vec::new();
     while !records.is_empty() {
         let (record, rest) = split(records).ok_or(StateError::Damaged("extension header"))?;
@@ -38,8 +41,6 @@ pub(super) fn parse(mut records: &[u8]) -> Result<Vec<(&[u8], &[u8])>, StateErro
     }
     Ok(parsed)
 }
-
-type Record<'a> = (&'a [u8], &'a [u8]);
 
 fn split(records: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let blank = records.iter().take(20).position(|byte| *byte == b' ')?;

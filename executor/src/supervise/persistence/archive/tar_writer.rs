@@ -11,7 +11,7 @@ use super::pax::{PaxWriter, XATTR, time_to_text};
 use super::sparse::to_map;
 use crate::supervise::persistence::error::StateError;
 
-const BLOCK: u64 = 512;
+const BLOCK: usize = 512;
 /// Bytes of the fields for path and link.
 const NAME_BYTES: usize = 100;
 
@@ -35,7 +35,7 @@ impl<W: Write> TarWriter<W> {
     pub(super) fn begin(&mut self, entry: &Entry) -> Result<(), StateError> {
         let mut pax = PaxWriter::default();
         let mut header = header(&entry.metadata);
-        let map = self.describe(entry, &mut header, &mut pax);
+        let map = Self::describe(entry, &mut header, &mut pax);
         let pax = pax.into_bytes();
         if !pax.is_empty() {
             let mut extension = Header::new_ustar();
@@ -55,7 +55,7 @@ impl<W: Write> TarWriter<W> {
     }
 
     /// Fills in the header, and returns the map of a file with holes.
-    fn describe(&self, entry: &Entry, header: &mut Header, pax: &mut PaxWriter) -> Vec<u8> {
+    fn describe(entry: &Entry, header: &mut Header, pax: &mut PaxWriter) -> Vec<u8> {
         let (metadata, mut map) = (&entry.metadata, Vec::new());
         let path = match &entry.kind {
             Kind::Whiteout => {
@@ -114,13 +114,14 @@ impl<W: Write> TarWriter<W> {
 
     /// Fills the last block of content of `size` bytes.
     pub(super) fn pad(&mut self, size: u64) -> Result<(), StateError> {
-        let padding = (BLOCK - size % BLOCK) % BLOCK;
-        self.put(&[0; BLOCK as usize][..usize::try_from(padding).unwrap_or_default()])
+        // The rest of a division by 512 fits.
+        let rest = usize::try_from(size % BLOCK as u64).unwrap_or_default();
+        self.put(&[0; BLOCK][..(BLOCK - rest) % BLOCK])
     }
 
     /// Writes the end of the archive.
     pub(super) fn finish(mut self) -> Result<W, StateError> {
-        self.put(&[0; 2 * BLOCK as usize])?;
+        self.put(&[0; 2 * BLOCK])?;
         Ok(self.to)
     }
 }

@@ -211,7 +211,8 @@ fn unchanged_root_makes_an_empty_archive() {
 
 #[test]
 fn changed_archive_is_refused_and_kept() {
-    let changes: [(&str, fn(&mut Vec<u8>)); 5] = [
+    type Change = fn(&mut Vec<u8>);
+    let changes: [(&str, Change); 5] = [
         ("header", |archive| archive[20] ^= 1),
         ("content", |archive| *archive.last_mut().unwrap() ^= 1),
         ("truncation", |archive| {

@@ -37,7 +37,7 @@ pub(super) fn check(from: impl Read, limits: SaveLimits) -> Result<(), StateErro
         if bytes > limits.bytes {
             return Err(StateError::Bytes(limits.bytes));
         }
-        let depth = entry.path.iter().filter(|byte| **byte == b'/').count();
+        let depth = entry.path.split(|byte| *byte == b'/').count();
         if depth > MAX_DEPTH {
             return Err(StateError::Damaged("a path is too deep"));
         }
@@ -93,7 +93,7 @@ impl Unpacker<'_> {
         let (above, name) = split(&entry.path);
         let parent = self.directory(above)?;
         let metadata = &entry.metadata;
-        self.make_room(&parent, name, &entry.kind)?;
+        make_room(&parent, name, &entry.kind)?;
         let failed = StateError::io::<Errno>;
         match &entry.kind {
             Kind::Whiteout => Ok(()),
@@ -132,20 +132,6 @@ impl Unpacker<'_> {
         let path = if path.is_empty() { b"." } else { path };
         let opened = openat2(&self.tree.root, path, flags, Mode::empty(), resolve);
         opened.map_err(StateError::io("open a directory of the archive"))
-    }
-
-    /// Removes what is in the place of an entry; a directory may stay one.
-    fn make_room(&self, parent: &OwnedFd, name: &[u8], kind: &Kind) -> Result<(), StateError> {
-        if *kind == Kind::Directory {
-            let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-            let is_directory =
-                |found: rustix::fs::Stat| FileType::from_raw_mode(found.st_mode).is_dir();
-            if found.is_ok_and(is_directory) {
-                return Ok(());
-            }
-        }
-        let removed = remove_tree(parent.as_fd(), name);
-        removed.map_err(StateError::io("remove a file of the image"))
     }
 
     /// Creates a directory or opens it. Its time is set when its content is complete.
@@ -212,4 +198,18 @@ impl Unpacker<'_> {
             .and_then(|()| metadata.apply_time(&file));
         applied.map_err(StateError::io("set the owner of a file"))
     }
+}
+
+/// Removes what is in the place of an entry; a directory may stay one.
+fn make_room(parent: &OwnedFd, name: &[u8], kind: &Kind) -> Result<(), StateError> {
+    if *kind == Kind::Directory {
+        let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_directory =
+            |found: rustix::fs::Stat| FileType::from_raw_mode(found.st_mode).is_dir();
+        if found.is_ok_and(is_directory) {
+            return Ok(());
+        }
+    }
+    let removed = remove_tree(parent.as_fd(), name);
+    removed.map_err(StateError::io("remove a file of the image"))
 }
