@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Instant;
 
 use crds::contract::control::Grant;
 use crds::contract::persistence::RootMechanism::{Archive, Overlay};
 use crds::contract::persistence::SaveRequest;
 use rustix::process::Signal;
+use tokio::time::Instant;
 
 use super::volume::{Namespaces, Volume};
 use super::{end, kept, kill, restored, save, shell, shell_of};

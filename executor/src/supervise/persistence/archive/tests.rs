@@ -216,7 +216,7 @@ fn changed_archive_is_refused_and_kept() {
         ("header", |archive| archive[20] ^= 1),
         ("content", |archive| *archive.last_mut().unwrap() ^= 1),
         ("truncation", |archive| {
-            archive.truncate(archive.len() - 600)
+            archive.truncate(archive.len() - 600);
         }),
         ("extension", |archive| archive.push(0)),
         ("emptied", Vec::clear),
@@ -555,9 +555,7 @@ fn speed_of_save_and_restore() {
     changes::visit(&host, &list, Deadline::NONE, |_| Ok(())).unwrap();
     eprintln!("comparison of {count} files: {:?}", began.elapsed());
     let root = fixture.start();
-    let content: Vec<u8> = (0..1 << 20)
-        .map(|at: u32| (at.wrapping_mul(31)) as u8)
-        .collect();
+    let content: Vec<u8> = (0..=250).cycle().take(1 << 20).collect();
     for at in 0..128 {
         fs::write(fixture.path(&format!("file-{at}")), &content).unwrap();
     }
