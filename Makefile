@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ run: ## Build the programs and start the operator on this machine, without a clu
 	$(DEV)/sandbox-standalone --state-dir $(STATE) $(ARGS)
 
 test: ## Install what the tests need, then run all of them, a real cluster included
-	hack/install base browser cluster h2spec images
+	hack/install base browser cluster criu h2spec images
 	hack/test
 
 test-cluster: ## Run the tests that need a real Kubernetes: it is started, used and removed
@@ -27,7 +27,7 @@ test-cluster: ## Run the tests that need a real Kubernetes: it is started, used 
 	hack/test-cluster
 
 test-long: ## Run all tests at full size: 10 000 starts, a day of faults with 1 000 sandboxes, gigabytes, streams of an hour
-	hack/install base browser cluster h2spec images
+	hack/install base browser cluster criu h2spec images
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 LONG_TESTS=1 NEXTEST_PROFILE=long hack/test
 
 lint: ## Check format, lints, import cycles, references and wording
@@ -53,6 +53,11 @@ bench-browser: ## Browser beside BrowserGym: start, steps, a page of 6 000 eleme
 	cargo build --release --locked -p executor --bin sandbox-executor
 	python=$$(hack/browsergym/install) && $$python hack/browsergym/bench.py --executor $(abspath $(RELEASE))/sandbox-executor $(ARGS) \
 		$(abspath $(RELEASE))/examples/browser_driver
+
+bench-checkpoint: ## Dump and restore of a process with 30 and 256 MiB, into an encrypted archive
+	hack/install criu
+	cargo build --release --locked -p checkpoint --example bench_checkpoint
+	$(RELEASE)/examples/bench_checkpoint $$(hack/criu/install)
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins

@@ -133,6 +133,7 @@ async fn assemble(
         node,
         public: args.public,
         deadlines: args.deadlines,
+        default_persistence: args.default_persistence,
         settings: settings(args),
         registries: RegistryArgs {
             config: args.registries.registry_config.clone(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, Subcommand};
+use crds::contract::persistence::PersistenceLevel;
 use operator::controller::{BUILDER_IMAGE, Deadlines};
 use operator::gateway::ApiSettings;
 use operator::urls::UrlForm;
@@ -101,6 +102,11 @@ pub struct Args {
     /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,
+
+    /// Level of sandboxes without `spec.persistence`: what a pause keeps. Workspace, Root (all
+    /// changed files) or Memory (processes as well).
+    #[arg(long, env = "SANDBOX_DEFAULT_PERSISTENCE", default_value_t)]
+    pub default_persistence: PersistenceLevel,
 
     #[command(flatten)]
     pub settings: ApiSettings,

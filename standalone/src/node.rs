@@ -9,6 +9,8 @@ mod capacity;
 mod cgroup;
 mod claims;
 mod container;
+mod container_mounts;
+mod container_root;
 mod container_runner;
 mod container_user;
 mod devices;
@@ -19,11 +21,13 @@ mod executor_image;
 mod image;
 mod image_builds;
 mod image_pull;
+mod kept_root;
 mod kubelet;
 mod launcher;
 mod leftover_containers;
 mod logs;
 mod mount;
+mod mount_points;
 mod network;
 mod node_user;
 mod overlay;
@@ -67,6 +71,7 @@ use self::claims::ClaimProvisioner;
 use self::devices::Devices;
 use self::disk::MeasuredPods;
 use self::image_pull::PulledImages;
+use self::kept_root::KeptRoots;
 use self::launcher::Launcher;
 use self::network::Network;
 use self::node_user::NodeUser;
@@ -196,6 +201,7 @@ pub(crate) struct Node {
     launcher: Launcher,
     network: Network,
     claims: ClaimProvisioner,
+    kept_roots: KeptRoots,
     cgroups: NodeCgroups,
     disk_rate: Option<DiskRate>,
     /// User namespaces of containers under a root node.
@@ -265,6 +271,7 @@ pub async fn run(
         capacity,
         devices: Devices::read(&config.cdi_dirs),
         claims: ClaimProvisioner::new(&paths),
+        kept_roots: KeptRoots::default(),
         cgroups,
         disk_rate,
         measured: MeasuredPods::default(),

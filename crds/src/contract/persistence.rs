@@ -1,6 +1,9 @@
 //! Persistence of a sandbox beyond its workspace: what a pause keeps, by which mechanism, and the
 //! messages about it between controller and supervisor (`docs/persistence.md`).
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 /// What a pause keeps. Each level includes the ones before it.
@@ -17,9 +20,43 @@ pub enum PersistenceLevel {
     Memory,
 }
 
+/// A text that names no level.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a level of persistence (Workspace, Root or Memory)")]
+pub struct LevelError(String);
+
+impl FromStr for PersistenceLevel {
+    type Err = LevelError;
+
+    fn from_str(text: &str) -> Result<Self, LevelError> {
+        match text.to_ascii_lowercase().as_str() {
+            "workspace" => Ok(Self::Workspace),
+            "root" => Ok(Self::Root),
+            "memory" => Ok(Self::Memory),
+            _ => Err(LevelError(text.to_owned())),
+        }
+    }
+}
+
+impl PersistenceLevel {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Workspace => "Workspace",
+            Self::Root => "Root",
+            Self::Memory => "Memory",
+        }
+    }
+}
+
+impl fmt::Display for PersistenceLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// The way in which files outside of the workspace are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 pub enum RootMechanism {
     /// The node mounts the root with its changes on the volume.
     Node,
@@ -39,6 +76,9 @@ pub struct PodPersistence {
     pub level: PersistenceLevel,
     pub root: RootMechanism,
     pub limits: SaveLimits,
+    /// Capabilities of the supervisor that the command must not have, by their Kubernetes names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
 }
 
 /// Limits of a save. A save beyond them keeps less, and says so.
@@ -93,7 +133,7 @@ pub enum SaveState {
 }
 
 /// What a save or a start found: the level, and the reason if it is less than the Pod's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptState {
     pub level: PersistenceLevel,
@@ -114,6 +154,16 @@ impl KeptState {
             reason: None,
         }
     }
+
+    /// Bounds the reason, which may come from a sandbox, to one line of [`MAX_REASON_BYTES`].
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if let Some(reason) = &mut self.reason {
+            reason.retain(|c| !c.is_control());
+            reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+        }
+        self
+    }
 }
 
 /// Limit of a reason in bytes.
@@ -130,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn level_is_read_in_any_case() {
+        let read = |text: &str| text.parse::<PersistenceLevel>().ok();
+        assert_eq!(read("root"), Some(PersistenceLevel::Root));
+        assert_eq!(read("Memory"), Some(PersistenceLevel::Memory));
+        assert_eq!(read("disk"), None);
+    }
+
+    #[test]
     fn messages_are_stable_on_the_wire() {
         let limits = SaveLimits {
             bytes: 1,
@@ -140,6 +198,7 @@ mod tests {
             level: PersistenceLevel::Root,
             root: RootMechanism::Overlay,
             limits,
+            withheld: vec!["SYS_ADMIN".into()],
         };
         let access = StateAccess {
             key: "AAAA".into(),

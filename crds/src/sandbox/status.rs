@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with_macros::skip_serializing_none;
 
-use crate::contract::persistence::PersistenceLevel;
+use crate::contract::persistence::{PersistenceLevel, RootMechanism};
 use crate::schema::any_object;
 
 /// Observed state of a sandbox.
@@ -62,6 +62,8 @@ pub struct SandboxStatus {
     /// `workspace`. Levels above `Workspace` need it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_state_volume: bool,
+    /// Mechanism that keeps files outside of the workspace. It stays for the life of the volume.
+    pub root_mechanism: Option<RootMechanism>,
     /// Pod status in the terms of the runtime API.
     pub pod_status: Option<PodStatus>,
     /// True if the sandbox was claimed from a warm pool.
@@ -135,6 +137,10 @@ pub struct PersistedState {
     /// Image that the state fits, by digest.
     #[schemars(length(max = 512))]
     pub image_digest: Option<String>,
+    /// Uid of the Pod that was saved.
+    #[serde(rename = "podUID")]
+    #[schemars(length(max = 63))]
+    pub pod_uid: Option<String>,
     /// Reason for which less was kept than the spec asks for.
     #[schemars(length(max = 512))]
     pub reason: Option<String>,

@@ -3,6 +3,7 @@
 
 mod build_args;
 mod deadlines;
+mod persistence_args;
 mod pod_args;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ pub use build_args::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
 };
 pub use deadlines::Deadlines;
+pub use persistence_args::{PersistenceArgs, PersistenceSettings, RootPersistence};
 pub use pod_args::PodArgs;
 
 /// Configuration of the controller.
@@ -37,6 +39,7 @@ pub struct ControllerConfig {
     pub defaults: Defaults,
     pub pods: PodSettings,
     pub classes: ClassPolicy,
+    pub persistence: PersistenceSettings,
     /// Replace commands that start the Python action execution server by the native executor.
     pub native_executor: bool,
     /// Patterns of images that start as root with the capabilities of `sudo`; `*` is any text.
@@ -87,6 +90,7 @@ impl ControllerConfig {
                 ..PodSettings::default()
             },
             classes: ClassPolicy::default(),
+            persistence: PersistenceSettings::default(),
             native_executor: true,
             sudo_images: Vec::new(),
             image_builds: ImageBuilds::Off,
@@ -137,8 +141,8 @@ pub struct PodSettings {
     pub affinity: Option<Affinity>,
     pub config_maps: Vec<ConfigMapMount>,
     pub priority_class: Option<String>,
-    /// Map root to an unprivileged user of the node (`hostUsers: false`).
-    pub user_namespaces: bool,
+    /// Map users of sandboxes to unprivileged users of the node (`hostUsers: false`).
+    pub user_namespaces: UserNamespaces,
     /// Termination grace period in seconds.
     pub grace_seconds: i64,
     /// Allow privileged fields in `spec.podTemplate`.
@@ -159,6 +163,20 @@ pub enum Injection {
     /// Its image is mounted once a probe has shown that this works, except under runtime classes
     /// that may not share the kernel of the node.
     Auto,
+}
+
+/// User namespaces of sandboxes (`hostUsers: false`). `true` and `false` are older names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum UserNamespaces {
+    /// All Pods have one once a probe has shown that this works, except under runtime classes that
+    /// may not share the kernel of the node, and in host namespaces.
+    Auto,
+    /// All Pods have one. Where it does not work, they do not start.
+    #[value(alias = "true")]
+    Always,
+    #[default]
+    #[value(alias = "false")]
+    Never,
 }
 
 /// A `ConfigMap` in the namespace of the sandbox and its mount path.

@@ -16,6 +16,7 @@ use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::image_builds::queue::BuildQueue;
 use crate::injection::ExecutorInjection;
+use crate::pod_features::{PodFeatures, RootOverlaySupport, UserNamespaceSupport};
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
@@ -23,6 +24,7 @@ use crate::pools::waiting::WaitingSandboxes;
 use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
+use crate::probes::state_saver::StateSaver;
 use crate::quota::QuotaQueue;
 use crate::reconcile::isolation::Isolation;
 use crate::sandbox_memory::{SandboxMemory, SandboxStates};
@@ -50,10 +52,13 @@ pub(crate) struct Context {
     pub(crate) sandbox_states: SandboxStates,
     pub(crate) readiness: Arc<ReadinessProber>,
     pub(crate) idle_checker: Arc<IdleChecker>,
+    pub(crate) saver: Arc<StateSaver>,
     pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
     pub(crate) injection: ExecutorInjection,
+    pub(crate) root_overlays: RootOverlaySupport,
+    pub(crate) user_namespaces: UserNamespaceSupport,
     /// The cluster changes the resources of Pods in place.
     pub(crate) resizes: OnceCell<bool>,
     pub(crate) events: Arc<EventPublisher>,
@@ -78,6 +83,8 @@ impl Context {
             installation: installation(&config),
             resizes: OnceCell::new(),
             injection: ExecutorInjection::new(config.pods.injection),
+            root_overlays: RootOverlaySupport::new(config.persistence.root),
+            user_namespaces: UserNamespaceSupport::new(config.pods.user_namespaces),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,
@@ -87,6 +94,13 @@ impl Context {
                 index.clone(),
                 queue.clone(),
                 pool_queue.clone(),
+            )),
+            saver: states.own(StateSaver::new(
+                supervisors.clone(),
+                keys.clone(),
+                clock,
+                queue.clone(),
+                metrics.clone(),
             )),
             readiness: states.own(ReadinessProber::new(
                 supervisors,
@@ -114,6 +128,15 @@ impl Context {
 }
 
 impl Context {
+    /// Features of a new Pod.
+    pub(crate) fn pod_features(&self) -> PodFeatures {
+        PodFeatures {
+            injection: self.injection.current(),
+            user_namespaces: self.user_namespaces.current(),
+            root_persistence: self.root_overlays.current(),
+        }
+    }
+
     /// API of a kind in the namespace of a Sandbox.
     pub(crate) fn api<K>(&self, sandbox: &Key) -> Api<K>
     where

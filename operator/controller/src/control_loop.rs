@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::PeerClients;
+use crate::cluster_probes;
 use crate::config::ControllerConfig;
 use crate::context::Context;
 use crate::image_builds;
-use crate::image_volume_probe;
 use crate::pools;
 use crate::pools::reconciler::PoolReconciler;
 use crds::names;
@@ -212,7 +212,7 @@ async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) ->
         worker.run(shutdown),
         pools.run(shutdown),
         shutdown.run_until_cancelled(Box::pin(image_builds::run(context))),
-        image_volume_probe::probe(context, shutdown),
+        cluster_probes::run(context, shutdown),
     );
     sandboxes && pools
 }

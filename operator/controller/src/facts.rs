@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crds::contract::persistence::{KeptState, PodPersistence};
 use crds::sandbox::PoolSnapshot;
 use crds::{contract, names};
 use shared::kubernetes::api_messages;
@@ -30,6 +31,10 @@ pub struct Facts {
     pub surplus: Option<PodFacts>,
     /// Result of this process's readiness probe for this container run. `None`: no response yet.
     pub readiness: Option<ProbeResult>,
+    /// What the container run began with, as its supervisor reports.
+    pub restored: Option<KeptState>,
+    /// Save of this container run before a pause.
+    pub save: Option<SaveProgress>,
     /// Result of the last idle check.
     pub idle: Option<IdleReport>,
     /// The pool of the spec does not exist.
@@ -113,6 +118,14 @@ pub enum ProbeResult {
     Silent,
 }
 
+/// Save of a sandbox before its Pod is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SaveProgress {
+    Saving,
+    /// What was kept, and when. `None`: the command had not begun, so that there was nothing new.
+    Done(Option<KeptState>, Timestamp),
+}
+
 /// Result of an idle check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleReport {
@@ -165,6 +178,8 @@ pub struct PodFacts {
     pub key_rotation: u32,
     /// Identity key of the supervisor; `None` in Pods of earlier versions.
     pub identity: Option<PodIdentity>,
+    /// What the Pod keeps besides the workspace.
+    pub persistence: Option<PodPersistence>,
     /// Name of the environment Secret.
     pub environment_secret: Option<String>,
     /// Shape of a Pod that is or was warm.
@@ -285,6 +300,9 @@ impl PodFacts {
             supervised: supervised(pod),
             key_rotation: count(KEY_ROTATION_ANNOTATION),
             identity: PodIdentity::read(pod),
+            persistence: pod
+                .annotation(PERSISTENCE_ANNOTATION)
+                .and_then(|text| serde_json::from_str(text).ok()),
             environment_secret: pod.annotation(ENVIRONMENT_ANNOTATION).map(str::to_owned),
             shape: pod.annotation(SHAPE_ANNOTATION).map(str::to_owned),
             revision: pod.annotation(REVISION_ANNOTATION).map(str::to_owned),

@@ -6,13 +6,14 @@ pub mod facts;
 pub mod probes;
 pub mod reconcile;
 
+mod cluster_probes;
 mod context;
 mod control_loop;
 mod events;
 mod image_builds;
-mod image_volume_probe;
 mod injection;
 mod log_tail;
+mod pod_features;
 mod pod_index;
 mod pools;
 mod quota;
@@ -25,12 +26,14 @@ use std::sync::Arc;
 use shared::traffic::Gateways;
 
 pub use builder::RegistryAccess;
+pub use cluster_probes::PROBE_CONFIG_MAP;
 pub use config::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
-    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodArgs,
-    PodSettings,
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PersistenceArgs,
+    PersistenceSettings, PodArgs, PodSettings, RootPersistence, UserNamespaces,
 };
 pub use control_loop::{ControllerError, run};
+pub use pod_features::PodFeatures;
 pub use probes::supervisor_client::{
     HttpSupervisors, SupervisorAddress, SupervisorError, Supervisors,
 };

@@ -142,7 +142,7 @@ impl Pool {
 }
 
 /// First 16 hex digits of a hash of the JSON form.
-fn hash(value: &impl Serialize) -> String {
+pub(crate) fn hash(value: &impl Serialize) -> String {
     // Templates of the API server and Pods can be serialized.
     let text = serde_json::to_vec(value).unwrap_or_default();
     let hash = digest(&SHA256, &text);

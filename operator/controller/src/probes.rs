@@ -2,4 +2,5 @@
 
 pub(crate) mod idle_checker;
 pub(crate) mod readiness_prober;
+pub(crate) mod state_saver;
 pub mod supervisor_client;

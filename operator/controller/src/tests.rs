@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::PeerClients;
 use crate::config::{ControllerConfig, Deadlines};
 use crate::context::Context;
+use crate::pod_features::PodFeatures;
 use crate::probes::supervisor_client::HttpSupervisors;
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams};
@@ -73,7 +74,11 @@ pub(crate) fn build_context<'a>(
         url: "https://abcdefghijklmnop.rt.example.com",
         deadlines: Deadlines::default(),
         pool: None,
-        injection: config.pods.injection,
+        features: PodFeatures {
+            injection: config.pods.injection,
+            user_namespaces: config.pods.user_namespaces,
+            root_persistence: config.persistence.root,
+        },
     }
 }
 

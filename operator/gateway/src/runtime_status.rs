@@ -88,10 +88,21 @@ fn pod_status(lifecycle: RuntimeStatus, reported: Option<PodStatus>) -> PodStatu
 }
 
 fn detail(lifecycle: RuntimeStatus, entry: &Entry) -> Option<String> {
-    if !matches!(lifecycle, RuntimeStatus::Starting | RuntimeStatus::Error) {
-        return None;
-    }
     let status = &entry.status;
+    match lifecycle {
+        RuntimeStatus::Starting | RuntimeStatus::Error => {}
+        RuntimeStatus::Running => {
+            let restored = status.restored.as_ref()?;
+            let (level, reason) = (restored.level, restored.reason.as_ref()?);
+            return Some(format!("restored: {level} ({reason})"));
+        }
+        RuntimeStatus::Paused => {
+            let persisted = status.persisted.as_ref()?;
+            let (level, reason) = (persisted.level, persisted.reason.as_ref()?);
+            return Some(format!("kept: {level} ({reason})"));
+        }
+        RuntimeStatus::Stopped => return None,
+    }
     let reason = || status.reason.map(|reason| reason.to_string());
     status.message.clone().or_else(reason)
 }

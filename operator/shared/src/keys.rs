@@ -6,6 +6,8 @@
 
 mod seal;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::identity::IdentityKey;
 use crds::contract::sealing;
 use crds::contract::token::{Signer, TokenError};
@@ -35,6 +37,7 @@ pub struct KeySet {
     session: hmac::Key,
     admin: hmac::Key,
     identity: hmac::Key,
+    state: hmac::Key,
     seal: ring::aead::LessSafeKey,
     signer: Signer,
 }
@@ -131,6 +134,7 @@ impl KeySet {
             session: hmac::Key::new(hmac::HMAC_SHA256, &subkey("session-key")?),
             admin: hmac::Key::new(hmac::HMAC_SHA256, &subkey("admin")?),
             identity: hmac::Key::new(hmac::HMAC_SHA256, &subkey("identity")?),
+            state: hmac::Key::new(hmac::HMAC_SHA256, &subkey("state")?),
             seal,
             signer: Signer::from_seed(&subkey("control")?)?,
         })
@@ -158,6 +162,11 @@ impl KeySet {
     /// slash, so it is the key of no sandbox.
     pub fn pod_identity_key(&self, namespace: &str, pod: &str) -> IdentityKey {
         self.identity_key(&format!("{namespace}/{pod}"))
+    }
+
+    /// Key that encrypts the state of a sandbox on its volume: 32 bytes of unpadded base64url.
+    pub fn state_key(&self, uid: &str) -> String {
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.state, uid.as_bytes()))
     }
 
     /// Returns the signer of control calls to supervisors.

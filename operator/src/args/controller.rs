@@ -8,7 +8,8 @@ use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use controller::{
-    self, BuildArgs, ControllerConfig, Deadlines, HttpSupervisors, PeerClients, PodArgs,
+    self, BuildArgs, ControllerConfig, Deadlines, HttpSupervisors, PeerClients, PersistenceArgs,
+    PodArgs,
 };
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
@@ -51,6 +52,8 @@ pub(super) struct ControllerArgs {
     deadlines: Deadlines,
     #[command(flatten)]
     pods: PodArgs,
+    #[command(flatten)]
+    persistence: PersistenceArgs,
     #[command(flatten)]
     builds: BuildArgs,
 }
@@ -108,6 +111,7 @@ impl ControllerArgs {
         config.defaults.lifecycle = self.deadlines;
         config.image_builds = self.image_builds;
         config.builder = self.builds.into();
+        config.persistence = self.persistence.settings();
         self.pods.apply(&mut config);
         Ok(config)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crds::{ImageBuild, Sandbox, SandboxPool};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ListParams};
 use kube::core::Resource;
 use kube::{Api, Client, ResourceExt as _};
@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Installation;
 use super::controller::LEASE_NAME;
+use controller::PROBE_CONFIG_MAP;
 use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::root_key;
 use shared::tenants;
@@ -58,6 +59,8 @@ impl PurgeArgs {
         for name in named.chain([root_key::SECRET_NAME, tenants::SECRET_NAME]) {
             remove(&secrets, name, &DeleteParams::default()).await?;
         }
+        let config_maps = Api::<ConfigMap>::namespaced(client.clone(), &own);
+        remove(&config_maps, PROBE_CONFIG_MAP, &DeleteParams::default()).await?;
         let leases = Api::<Lease>::namespaced(client, &own);
         remove(&leases, LEASE_NAME, &DeleteParams::default()).await?;
         println!("all resources in {namespace} are deleted");

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use crds::contract::persistence::PersistenceLevel;
 use images::{Credentials, Limits, RegistrySettings};
 use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{
     self, BuildSteps, BuilderConfig, BuilderIsolation, ControllerConfig, Deadlines,
-    HttpSupervisors, Injection, PeerClients, RegistryAccess,
+    HttpSupervisors, Injection, PeerClients, RegistryAccess, RootPersistence,
 };
 use operator::diagnostics::Diagnostics;
 use operator::gateway::{self, ApiSettings, Gateway, GatewayConfig, Tenants};
@@ -39,6 +40,7 @@ pub(super) struct Components {
     pub(super) node: NodeConfig,
     pub(super) public: bool,
     pub(super) deadlines: Deadlines,
+    pub(super) default_persistence: PersistenceLevel,
     pub(super) settings: ApiSettings,
     pub(super) registries: gateway::RegistryArgs,
     pub(super) builder: BuilderConfig,
@@ -81,6 +83,12 @@ impl Components {
         config.vitals = self.vitals.clone();
         config.image_builds = self.settings.image_builds.unwrap_or_default();
         config.builder = self.builder.clone();
+        config.persistence.default_level = self.default_persistence;
+        config.persistence.root = if NodeConfig::keeps_roots() {
+            RootPersistence::Node
+        } else {
+            RootPersistence::None
+        };
         let clients = PeerClients {
             supervisors: Arc::new(HttpSupervisors::default()),
             gateways: Arc::new(gateway),

@@ -14,6 +14,7 @@ use operator::quantity::whole;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::kept_root::{claim_of, directory_name};
 use super::paths::{Paths, remove_tree};
 use super::volumes::make_shared;
 
@@ -106,8 +107,9 @@ impl ClaimProvisioner {
                 known.remove(&key);
             }
         });
-        let path = self.directory.join(&uid);
-        tokio::task::spawn_blocking(move || remove_tree(&path));
+        let names = [directory_name(&uid), uid];
+        let paths = names.map(|name| self.directory.join(name));
+        tokio::task::spawn_blocking(move || paths.each_ref().map(|path| remove_tree(path)));
     }
 
     /// Removes claims that were deleted while no watch was open.
@@ -119,7 +121,8 @@ impl ClaimProvisioner {
         let entries = fs::read_dir(&self.directory);
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if !claims.iter().any(|(_, uid)| name == uid.as_str()) {
+            let is_claim = |uid: &str| name.to_str().is_some_and(|name| claim_of(name) == uid);
+            if !claims.iter().any(|(_, uid)| is_claim(uid)) {
                 tokio::task::spawn_blocking(move || remove_tree(&entry.path()));
             }
         }
@@ -169,7 +172,15 @@ mod tests {
         fs::write(directory.join("file"), "x").unwrap();
         claims.applied(&client, &claim("a")).await;
         assert!(directory.join("file").is_file());
+        let kept = |name: &str| paths.volumes().join(format!("uid-{name}.root"));
+        for name in ["a", "b"] {
+            fs::create_dir(kept(name)).unwrap();
+        }
         claims.retain(&[claim("b")]);
+        while directory.exists() || kept("a").exists() {
+            tokio::task::yield_now().await;
+        }
+        assert!(kept("b").is_dir());
         let known: Vec<Key> = claims.known.borrow().keys().cloned().collect();
         assert_eq!(known, [identity(&claim("b")).unwrap().0]);
     }

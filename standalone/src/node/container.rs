@@ -11,14 +11,14 @@ use super::cgroup::{ContainerCgroup, Limits};
 use super::container_user::{self, ContainerUser, ContainerUserError};
 use super::devices::Allocation;
 use super::environment::{DownwardApi, EnvironmentError, Variables, resolve};
-use super::image::{Image, ImageDefaults, ImageError, PodIdentity};
+use super::image::{Image, ImageDefaults, ImageError};
+use super::kept_root::KeptRoot;
 use super::logs::LogWriter;
 use super::mount::Mount;
 use super::network::Attachment;
-use super::paths::remove_tree;
 use super::process::{LaunchSpec, Process};
 use super::termination_message::TerminationMessage;
-use super::volumes::{VolumeError, Volumes, mounts};
+use super::volumes::{VolumeError, Volumes, volume_mounts};
 
 /// Bytes kept of the output of one run.
 const LOG_LIMIT: u64 = 10 << 20;
@@ -45,6 +45,8 @@ pub(crate) enum ContainerStartError {
     Volume(#[from] VolumeError),
     #[error("no command specified")]
     NoCommand,
+    #[error("the Pod has been stopped")]
+    Stopped,
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
@@ -64,7 +66,7 @@ impl ContainerStartError {
             Self::Identity(_) | Self::Environment(_) | Self::Volume(_) => {
                 ("CreateContainerConfigError", "CreateContainerConfigError")
             }
-            Self::Image(_) | Self::NoCommand | Self::Io(_) => {
+            Self::Image(_) | Self::NoCommand | Self::Stopped | Self::Io(_) => {
                 ("CreateContainerError", "CreateContainerError")
             }
         }
@@ -80,7 +82,7 @@ impl PreparedPod {
         self.pod.spec.clone().unwrap_or_default()
     }
 
-    fn hostname(&self) -> String {
+    pub(crate) fn hostname(&self) -> String {
         let name = self.spec().hostname;
         let name = name.unwrap_or_else(|| self.name().to_owned());
         // Host name limit of the kernel, as the kubelet applies it.
@@ -88,11 +90,13 @@ impl PreparedPod {
         name.trim_end_matches(['-', '.']).to_owned()
     }
 
-    /// Starts run `number` of `container` from its image.
-    pub(crate) async fn start(
+    /// Starts run `number` of `container` from its image, with a root that is there.
+    pub(crate) async fn start_in(
         &self,
+        root: Vec<Mount>,
+        kept: Option<KeptRoot>,
         container: &Container,
-        image: Image,
+        image: &Image,
         number: i32,
     ) -> Result<Process, ContainerStartError> {
         let defaults = image.defaults()?;
@@ -105,13 +109,16 @@ impl PreparedPod {
         for (name, value) in devices.iter().flat_map(|device| &device.environment) {
             variables.set(name, value.clone());
         }
+        if let Some(state) = self.root_state(container, kept.as_ref()) {
+            let state = serde_json::to_string(&state).map_err(std::io::Error::from)?;
+            variables.set(crds::contract::variable::NODE_ROOT, state);
+        }
         let command = command(container, &defaults, &variables)?;
-        let mut volumes = mounts(container, &self.volumes, &variables)?;
+        let mut volumes = volume_mounts(container, &self.volumes, &variables)?;
         volumes.extend(devices.iter().flat_map(|device| device.mounts.clone()));
-        for volume in &mut volumes {
+        for volume in volumes.iter_mut().filter(|_| kept.is_none()) {
             image.place(volume)?;
         }
-        let root = self.root(image.clone(), container).await?;
         let directory = container.working_dir.clone();
         let directory = directory.filter(|path| !path.is_empty());
         let mut sandbox = BwrapSpec {
@@ -133,12 +140,14 @@ impl PreparedPod {
             sandbox,
             network: self.attachment.namespace.clone(),
             users: self.node.users_of(&self.pod),
-            image,
+            image: image.clone(),
+            keeps_root: kept.is_some(),
             stop_signal: defaults.stop_signal,
         };
         let group = self.group(container, number)?;
         let launcher = &self.node.launcher;
-        let process = Process::start(launcher, launch, group, log, termination_message).await?;
+        let process = Process::start(launcher, launch, group, log, termination_message, kept);
+        let process = process.await?;
         let namespace = self.pod.metadata.namespace.clone().unwrap_or_default();
         let path = [namespace, self.name().to_owned(), container.name.clone()];
         self.node.config.containers.add(path, &process.container);
@@ -173,29 +182,6 @@ impl PreparedPod {
             host_ip: self.node.network.host_ip().to_string(),
         };
         Ok(resolve(&self.node.client, &downward, container, base).await?)
-    }
-
-    /// Creates a fresh root. Files of an earlier run outside of volumes are gone, as on a cluster.
-    async fn root(
-        &self,
-        image: Image,
-        container: &Container,
-    ) -> Result<Vec<Mount>, ContainerStartError> {
-        let scratch = self.node.paths.root(&self.uid, &container.name);
-        let executor = self.node.config.executor_binary.clone();
-        let pod_identity = PodIdentity {
-            hostname: self.hostname(),
-            address: self.attachment.lease.address.to_string(),
-            resolv_conf: self.node.network.resolv_conf(),
-            node: self.node.user,
-        };
-        let users = self.node.users_of(&self.pod);
-        let owner = move |id| users.as_ref().map_or(id, |users| users.outside(id));
-        let made = tokio::task::spawn_blocking(move || {
-            remove_tree(&scratch);
-            image.root(&scratch, &executor, &pod_identity, owner)
-        });
-        Ok(made.await.map_err(std::io::Error::other)??)
     }
 }
 

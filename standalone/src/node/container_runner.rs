@@ -1,6 +1,7 @@
 //! Container runner: all runs of one container, by restart policy and backoff, and its termination.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::container::{ContainerStartError, PreparedPod};
 use super::image::Image;
+use super::kept_root::RootLease;
 use super::process::{Exit, Process};
 use super::startup_probe::StartupProbe;
 use super::status::{PodState, exit_reason, reason, running, terminated, termination, waiting};
@@ -130,6 +132,7 @@ impl ContainerRunner<'_> {
     /// The restart count increases when the restart happens, as with the kubelet.
     async fn start(&self, is_restart: bool) -> Result<Process, ContainerStartError> {
         let image = self.image().await?;
+        let lease = self.root_lease().await?;
         // The semaphore is closed only with the node.
         let _permit = self.pod.node.starts.acquire().await;
         let state = self.state;
@@ -139,7 +142,8 @@ impl ContainerRunner<'_> {
         if let Some(resources) = state.facts().resized.remove(&container.name) {
             container.resources = Some(resources);
         }
-        let process = self.pod.start(&container, image, run).await?;
+        let process = self.pod.start(&container, &image, run, lease.as_ref());
+        let process = process.await?;
         self.state.container(self.number, |status| {
             let id = format!("process://{}/{}/{run}", self.pod.uid, status.name);
             status.container_id = Some(id);
@@ -152,12 +156,20 @@ impl ContainerRunner<'_> {
 
     /// The image, with the progress of its pull as the message of the waiting container.
     async fn image(&self) -> Result<Image, ContainerStartError> {
-        let report = |message: String| {
-            self.state.container(self.number, |status| {
-                status.state = Some(waiting(reason::CREATING, message));
-            });
-        };
+        let report = |message| self.report_waiting(message);
         Ok(self.pod.image(self.container, report).await?)
+    }
+
+    /// The right to a kept root, if the container has one. A permit for starts is not held meanwhile.
+    async fn root_lease(&self) -> Result<Option<Arc<RootLease>>, ContainerStartError> {
+        let (report, stop) = (|message| self.report_waiting(message), &self.stop.soft);
+        self.pod.root_lease(self.container, stop, report).await
+    }
+
+    fn report_waiting(&self, message: String) {
+        self.state.container(self.number, |status| {
+            status.state = Some(waiting(reason::CREATING, message));
+        });
     }
 
     async fn wait_with_signals(&self, mut process: Process) -> Exit {

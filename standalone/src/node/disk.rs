@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::measure::Measurement;
 use self::shortage::shortage;
+pub(crate) use self::usage::usage;
 use super::Node;
 
 /// Time between two looks at the free space, which cost next to nothing.

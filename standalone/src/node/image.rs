@@ -4,6 +4,7 @@
 mod directory;
 mod etc_files;
 mod host_root;
+mod kept;
 mod pulled;
 mod users;
 

@@ -49,8 +49,12 @@ pub(crate) struct OverlayRoot {
     pub store: PathBuf,
     /// Names of the layers' directories in the store, topmost first.
     pub layers: Vec<PathBuf>,
-    /// Empty directory of the container, in which the changes are kept.
+    /// Directory of the changes: empty, or those of earlier containers if they are kept.
+    pub changes: PathBuf,
+    /// Private directory of the container.
     pub scratch: PathBuf,
+    /// True if the changes outlive the container.
+    pub is_kept: bool,
 }
 
 impl Mount {

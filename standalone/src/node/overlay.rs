@@ -1,7 +1,7 @@
 //! Root of a pulled image: an overlay mount of its unpacked layers and a directory for changes.
 //!
 //! Layers are shared by all containers and never change. A start costs one mount for an
-//! image of any size.
+//! image of any size. Changes end with the container, or are kept for the next one.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::process::fchdir;
 
 use super::mount::OverlayRoot;
 
-/// Directories in the scratch directory of a container.
+/// Directories in the directory of the changes.
 pub(crate) const UPPER: &str = "upper";
 const WORK: &str = "work";
 
@@ -25,15 +25,22 @@ const MAX_OPTIONS: usize = 4095;
 /// relative to it leave room for all layers in the options.
 pub(crate) fn mount_overlay(root: &OverlayRoot, layers: &Path, target: &Path) -> io::Result<()> {
     let options = options(root)?;
-    let work = root.scratch.join(WORK);
-    fs::create_dir(&work)?;
+    match fs::create_dir(root.changes.join(WORK)) {
+        Err(error) if root.is_kept && error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    let flags = if root.is_kept {
+        MountFlags::NODEV | MountFlags::NOSUID
+    } else {
+        MountFlags::empty()
+    };
     let before = File::open(".")?;
     std::env::set_current_dir(layers)?;
     let mounted = mount(
         "overlay",
         target,
         "overlay",
-        MountFlags::empty(),
+        flags,
         Some(options.as_c_str()),
     );
     fchdir(&before)?;
@@ -45,10 +52,15 @@ pub(crate) fn mount_overlay(root: &OverlayRoot, layers: &Path, target: &Path) ->
     })
 }
 
-/// Options of the mount. `volatile` leaves out flushes to disk, because changes outside of volumes
-/// end with the container.
+/// Options of the mount. `volatile` leaves out flushes to disk, if changes end with the container.
+/// Kept changes have whole files, so that they do not depend on defaults of a kernel.
 fn options(root: &OverlayRoot) -> io::Result<std::ffi::CString> {
-    let mut options = b"volatile,index=off,lowerdir=".to_vec();
+    let durability = if root.is_kept {
+        "metacopy=off"
+    } else {
+        "volatile"
+    };
+    let mut options = format!("{durability},index=off,lowerdir=").into_bytes();
     for (number, layer) in root.layers.iter().enumerate() {
         if number > 0 {
             options.push(b':');
@@ -57,7 +69,7 @@ fn options(root: &OverlayRoot) -> io::Result<std::ffi::CString> {
     }
     for (name, directory) in [("upperdir", UPPER), ("workdir", WORK)] {
         options.extend(format!(",{name}=").into_bytes());
-        escape(&root.scratch.join(directory), &mut options);
+        escape(&root.changes.join(directory), &mut options);
     }
     if options.len() > MAX_OPTIONS {
         let message = format!("options of the image's mount exceed {MAX_OPTIONS} bytes");
@@ -84,7 +96,9 @@ mod tests {
         OverlayRoot {
             store: "/store".into(),
             layers: (0..layers).map(|n| format!("{n:0>26}").into()).collect(),
+            changes: scratch.into(),
             scratch: scratch.into(),
+            is_kept: false,
         }
     }
 
@@ -95,6 +109,9 @@ mod tests {
         let expected = "volatile,index=off,lowerdir=top:base,upperdir=/a\\,b\\:c/upper,\
             workdir=/a\\,b\\:c/work";
         assert_eq!(options(&two).unwrap().to_str().unwrap(), expected);
+        two.is_kept = true;
+        let kept = expected.replace("volatile", "metacopy=off");
+        assert_eq!(options(&two).unwrap().to_str().unwrap(), kept);
     }
 
     #[test]

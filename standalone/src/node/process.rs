@@ -22,16 +22,15 @@ use tokio::time::timeout;
 use super::BWRAP;
 use super::bwrap::BwrapSpec;
 use super::cgroup::ContainerCgroup;
+use super::container_mounts;
 use super::exec_as::EXEC_AS;
 use super::image::Image;
+use super::kept_root::KeptRoot;
 use super::launcher::{HostNamespace, Launcher, inside};
 use super::logs::{LogWriter, last_line};
-use super::mount::Mount;
-use super::overlay::mount_overlay;
 use super::seccomp;
 use super::termination_message::TerminationMessage;
 use super::user_namespace::{MappedMounts, MountAttributes, UserNamespace};
-use super::volumes::open_inside;
 
 const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -44,6 +43,8 @@ pub(crate) struct LaunchSpec {
     /// Keeps the layers of a pulled image while the container runs.
     #[expect(dead_code, reason = "held, not read")]
     pub image: Image,
+    /// The root is one that the node keeps.
+    pub keeps_root: bool,
     /// Signal that asks the container to end.
     pub stop_signal: Signal,
 }
@@ -54,6 +55,7 @@ pub(crate) struct Process {
     child: Child,
     output: JoinHandle<io::Result<()>>,
     termination_message: TerminationMessage,
+    kept: Option<KeptRoot>,
 }
 
 /// Running container, as needed to enter it.
@@ -89,6 +91,7 @@ impl Process {
         group: ContainerCgroup,
         log: LogWriter,
         termination_message: TerminationMessage,
+        kept: Option<KeptRoot>,
     ) -> io::Result<Self> {
         let path = log.path().to_owned();
         let StartedProcess {
@@ -101,6 +104,11 @@ impl Process {
             launcher.run(|host| launch.start(host)).await?
         };
         let output = tokio::spawn(log.copy(receiver(output)?));
+        if let Some(kept) = &kept
+            && let Err(error) = kept.record_start().await
+        {
+            tracing::warn!(%error, "start not recorded in a kept root");
+        }
         let passed = timeout(SETUP_TIMEOUT, open_start_gate(&child, gate, &group)).await;
         // bubblewrap has its own copies by now.
         let unmount = move |_: &HostNamespace| {
@@ -115,6 +123,7 @@ impl Process {
             let line = line.unwrap_or("bubblewrap ended before it made the container".to_owned());
             return Err(io::Error::other(line));
         };
+        kept.iter().for_each(KeptRoot::settle);
         let container = RunningContainer {
             launcher: launcher.clone(),
             launch,
@@ -127,6 +136,7 @@ impl Process {
             child,
             output,
             termination_message,
+            kept,
         })
     }
 
@@ -151,12 +161,19 @@ impl Process {
         })
     }
 
-    /// Collects the remaining output after `wait` has returned. Returns the termination message.
+    /// Collects the remaining output after `wait` has returned, and releases a kept root. Returns
+    /// the termination message.
     pub(crate) async fn finish(self) -> String {
         match self.output.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "log incomplete"),
             Err(error) => tracing::warn!(%error, "log task failed"),
+        }
+        if let Some(kept) = self.kept {
+            match self.container.init.try_clone() {
+                Ok(init) => kept.release(init).await,
+                Err(error) => tracing::warn!(%error, "kept root not flushed"),
+            }
         }
         self.termination_message.take()
     }
@@ -202,7 +219,6 @@ impl LaunchSpec {
         let (gate, inner) = StdUnixStream::pair()?;
         let (output, output_in) = io::pipe()?;
         let mut mounts = MappedMounts::default();
-        self.mount_root(&mut mounts)?;
         let users = self.users.as_deref();
         let namespace = users.map(|users| users.descriptor().try_clone_to_owned());
         let namespace = namespace.transpose()?;
@@ -214,10 +230,7 @@ impl LaunchSpec {
             let exe = &mut self.sandbox.self_exe;
             users.map(exe, MountAttributes::READ_ONLY, &mut mounts)?;
         }
-        let (root, volumes) = (&mut self.sandbox.root, &mut self.sandbox.volumes);
-        for mount in root.iter_mut().chain(volumes) {
-            bind(mount, users, &mut mounts)?;
-        }
+        container_mounts::make(&mut self.sandbox, users, self.keeps_root, &mut mounts)?;
         let options = memory_file(&self.sandbox.options())?;
         let filter = memory_file(&seccomp::program(self.sandbox.user.filter()))?;
         command.env_clear();
@@ -238,80 +251,6 @@ impl LaunchSpec {
             mounts,
         })
     }
-}
-
-impl LaunchSpec {
-    /// Mounts the root of a pulled image, of which bubblewrap makes the root of the container. Runs
-    /// on the launcher thread.
-    fn mount_root(&mut self, mounts: &mut MappedMounts) -> io::Result<()> {
-        for mount in &mut self.sandbox.root {
-            let Mount::Overlay(root) = mount else {
-                continue;
-            };
-            let mut layers = root.store.clone();
-            let target = if let Some(users) = &self.users {
-                users.map(&mut layers, MountAttributes::READ_ONLY, mounts)?;
-                users.mount_point(mounts)?
-            } else {
-                let target = root.scratch.join("root");
-                std::fs::create_dir(&target)?;
-                mounts.add(target.clone());
-                target
-            };
-            mount_overlay(root, &layers, &target)?;
-            *mount = Mount::Mounted(target);
-        }
-        Ok(())
-    }
-}
-
-/// Finds what is mounted, and maps its ids. Runs on the launcher thread.
-fn bind(
-    mount: &mut Mount,
-    users: Option<&UserNamespace>,
-    mounts: &mut MappedMounts,
-) -> io::Result<()> {
-    match mount {
-        Mount::Bind { from, writable, .. } => {
-            if let Some(users) = users {
-                users.map(from, MountAttributes::mapped(*writable), mounts)?;
-            }
-        }
-        Mount::Volume {
-            directory,
-            below,
-            to,
-            writable,
-            mapped,
-        } => {
-            let attributes = MountAttributes {
-                writable: *writable,
-                mapped: *mapped,
-            };
-            let from = match users {
-                Some(users) if below.as_os_str().is_empty() => {
-                    users.map(directory, attributes, mounts)?;
-                    directory.clone()
-                }
-                Some(users) => {
-                    let opened = open_inside(directory, below)?;
-                    users.map_file(&opened, attributes, mounts)?
-                }
-                None => directory.join(below),
-            };
-            *mount = Mount::Bind {
-                from,
-                to: to.clone(),
-                writable: *writable,
-            };
-        }
-        Mount::Host { .. }
-        | Mount::Symlink { .. }
-        | Mount::Dir { .. }
-        | Mount::Overlay(_)
-        | Mount::Mounted(_) => {}
-    }
-    Ok(())
 }
 
 /// Lets only this child inherit a descriptor, which the caller closes; its number.

@@ -55,6 +55,15 @@ pub(crate) struct ProvidedVolume {
     read_only: bool,
     /// False if its files have ids of the container's user namespace.
     mapped: bool,
+    /// Uid of its claim.
+    claim: Option<String>,
+}
+
+impl ProvidedVolume {
+    /// Uid of the claim, if containers may write.
+    pub(crate) fn writable_claim(&self) -> Option<&str> {
+        self.claim.as_deref().filter(|_| !self.read_only)
+    }
 }
 
 /// Volumes of one Pod by name.
@@ -83,6 +92,7 @@ async fn provide_one(
     let failed = |error| VolumeError::Io(volume.name.clone(), error);
     let mut directory = node.paths.pod_volumes(uid).join(&volume.name);
     let (mut read_only, mut mapped) = (false, true);
+    let mut bound = None;
     if let Some(source) = &volume.empty_dir {
         directory = empty_dir(&node.paths, uid, &volume.name, source);
         if let Some(users) = node.users_of(pod).filter(|_| node.is_image_build(pod)) {
@@ -98,7 +108,8 @@ async fn provide_one(
         directory = host_path(node, pod, &source.path)?;
     } else if let Some(claim) = &volume.persistent_volume_claim {
         let claim_uid = node.claims.bound(namespace, &claim.claim_name).await;
-        directory = node.paths.volumes().join(claim_uid);
+        directory = node.paths.volumes().join(&claim_uid);
+        bound = Some(claim_uid);
         read_only = claim.read_only == Some(true);
         make_shared(&directory, group).map_err(failed)?;
     } else if let Some(image) = &volume.image {
@@ -125,6 +136,7 @@ async fn provide_one(
         directory,
         read_only,
         mapped,
+        claim: bound,
     })
 }
 
@@ -248,15 +260,15 @@ fn write_files(directory: &Path, files: &[ProjectedFile], group: Option<u32>) ->
 }
 
 /// Mounts of `container`, outer ones first.
-pub(crate) fn mounts(
+pub(crate) fn volume_mounts(
     container: &Container,
     volumes: &Volumes,
     variables: &Variables,
 ) -> Result<Vec<Mount>, VolumeError> {
     let mut mounts = Vec::new();
-    let mut volume_mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
-    volume_mounts.sort_by_key(|wanted| Path::new(&wanted.mount_path).components().count());
-    for wanted in volume_mounts {
+    let mut all: Vec<_> = container.volume_mounts.iter().flatten().collect();
+    all.sort_by_key(|wanted| Path::new(&wanted.mount_path).components().count());
+    for wanted in all {
         let volume = volumes.get(&wanted.name);
         let volume = volume.ok_or_else(|| VolumeError::Undefined(wanted.name.clone()))?;
         let below = match (&wanted.sub_path, &wanted.sub_path_expr) {

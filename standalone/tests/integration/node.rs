@@ -3,6 +3,7 @@
 mod harness;
 mod identity;
 mod isolation;
+mod kept_roots;
 mod lifecycle;
 mod limits;
 mod restart;

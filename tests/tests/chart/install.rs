@@ -120,6 +120,7 @@ fn purge_leaves_nothing(release: &Release) {
         names(NAMESPACE, "pods").is_empty()
     });
     assert_eq!(names(NAMESPACE, "secrets"), ["sandbox-operator-admin"]);
+    assert_eq!(names(NAMESPACE, "configmaps"), ["kube-root-ca.crt"]);
     for kind in ["leases", "roles", "rolebindings", "jobs", "deployments"] {
         assert_eq!(names(NAMESPACE, kind), [""; 0], "{kind}");
     }

@@ -21,6 +21,7 @@ pub(crate) async fn every_verb_has_its_scene(release: &Release) {
     tombstone_that_goes();
     stop_drops_sealed_environment();
     pool_with_warm_pods();
+    probe_without_user_namespaces();
     stranger(release).await;
     first_key_anew(release).await;
 }
@@ -114,6 +115,18 @@ fn pool_with_warm_pods() {
     kubectl_words(&format!("delete sbxp warm -n {SANDBOXES}"));
 }
 
+/// The container runtime of the cluster has no user namespaces. The result of the probe is recorded.
+fn probe_without_user_namespaces() {
+    until("the probe has ended", || {
+        let named = "--field-selector=metadata.name=sandbox-operator-cluster-probes";
+        let found = &get(&["configmaps", "-n", NAMESPACE, named])["items"][0];
+        let record = &found["data"]["user_namespaces"];
+        record
+            .as_str()
+            .is_some_and(|record| record.contains("false"))
+    });
+}
+
 /// The API server sorts the requests of the operator by the schemas of the chart.
 pub(crate) fn priority_levels_are_used() {
     let metrics = kubectl_words("get --raw /metrics");
@@ -179,7 +192,7 @@ pub(crate) fn granted_is_what_is_used() {
 /// The same for the account that is gone by then.
 pub(crate) fn purge_uses_its_rights() {
     let user = format!("system:serviceaccount:{NAMESPACE}:{NAME}-purge");
-    let own = "delete leases.coordination.k8s.io, delete secrets";
+    let own = "delete configmaps, delete leases.coordination.k8s.io, delete secrets";
     let of_sandboxes = "delete imagebuilds.openhands.dev, delete sandboxes.openhands.dev, \
         delete sandboxpools.openhands.dev, list imagebuilds.openhands.dev, list sandboxes.openhands.dev, \
         list sandboxpools.openhands.dev";

@@ -24,4 +24,5 @@ mod second_node;
 mod session;
 mod storage;
 mod test_namespace;
+mod user_namespaces;
 mod v0_command;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crds::conditions::Reason;
+use crds::contract::persistence::{KeptState, PersistenceLevel};
 use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
@@ -21,6 +22,9 @@ enum Scenario {
     Start,
     Pause,
     Resume,
+    /// Pause and resume of a sandbox whose state is saved before its Pod goes.
+    SavedPause,
+    SavedResume,
     Stop,
     PodDeleted,
     Evicted,
@@ -29,6 +33,7 @@ enum Scenario {
     /// The volume claim disappears while the sandbox is paused, and then it is resumed.
     VolumeLost,
     IdlePause,
+    SavedIdlePause,
     Wake,
     MaxRunTime,
     PausedTooLong,
@@ -37,10 +42,12 @@ enum Scenario {
 }
 
 /// Changes by owners, and faults of Pods.
-const FAULTS: [Scenario; 9] = [
+const FAULTS: [Scenario; 11] = [
     Scenario::Start,
     Scenario::Pause,
     Scenario::Resume,
+    Scenario::SavedPause,
+    Scenario::SavedResume,
     Scenario::Stop,
     Scenario::PodDeleted,
     Scenario::Evicted,
@@ -50,8 +57,9 @@ const FAULTS: [Scenario; 9] = [
 ];
 
 /// Changes by the controller itself, when a deadline passes.
-const DEADLINES: [Scenario; 6] = [
+const DEADLINES: [Scenario; 7] = [
     Scenario::IdlePause,
+    Scenario::SavedIdlePause,
     Scenario::Wake,
     Scenario::MaxRunTime,
     Scenario::PausedTooLong,
@@ -80,6 +88,9 @@ struct EndStatus {
     pod_status: Option<PodStatus>,
     pause_reason: Option<PauseReason>,
     restarts: u32,
+    persisted: Option<PersistenceLevel>,
+    restored: Option<PersistenceLevel>,
+    incarnation: u32,
     /// It has the URL that follows from its id.
     own_url: bool,
 }
@@ -94,17 +105,29 @@ impl Scenario {
         if self == Self::FailedTooLong {
             cluster.node.script_next_pod("a", PodScript::NeverReady);
         }
+        let level = self.level();
+        cluster.supervisors.keep(KeptState::of(level));
         cluster
-            .create_with("a", &json!({"lifecycle": self.lifecycle()}))
+            .create_with(
+                "a",
+                &json!({"lifecycle": self.lifecycle(), "persistence": level}),
+            )
             .await;
         self.bring_about(&cluster).await;
         cluster.wait_until_quiet().await;
         cluster
     }
 
+    fn level(self) -> PersistenceLevel {
+        match self {
+            Self::SavedPause | Self::SavedResume | Self::SavedIdlePause => PersistenceLevel::Root,
+            _ => PersistenceLevel::Workspace,
+        }
+    }
+
     fn lifecycle(self) -> Value {
         match self {
-            Self::IdlePause | Self::Wake => json!({"idleTimeout": DEADLINE}),
+            Self::IdlePause | Self::SavedIdlePause | Self::Wake => json!({"idleTimeout": DEADLINE}),
             Self::MaxRunTime => json!({"maxRunTime": DEADLINE}),
             Self::PausedTooLong => json!({"deletePausedAfter": DEADLINE}),
             Self::FailedTooLong => json!({"startTimeout": "1m", "deletePausedAfter": DEADLINE}),
@@ -120,7 +143,7 @@ impl Scenario {
         }
         cluster.wait_for_phase("a", Phase::Running).await;
         match self {
-            Self::Resume | Self::VolumeLost | Self::PausedTooLong => {
+            Self::Resume | Self::SavedResume | Self::VolumeLost | Self::PausedTooLong => {
                 cluster.bring("a", DesiredState::Paused).await;
             }
             Self::Wake => {
@@ -138,8 +161,8 @@ impl Scenario {
     async fn trigger(self, cluster: &TestCluster) {
         match self {
             Self::Start => drop(cluster.create("a").await),
-            Self::Pause => cluster.set_state("a", DesiredState::Paused).await,
-            Self::Resume => cluster.set_state("a", DesiredState::Running).await,
+            Self::Pause | Self::SavedPause => cluster.set_state("a", DesiredState::Paused).await,
+            Self::Resume | Self::SavedResume => cluster.set_state("a", DesiredState::Running).await,
             Self::Stop => cluster.set_state("a", DesiredState::Stopped).await,
             Self::PodDeleted => cluster.delete_pod_now("a").await,
             Self::Evicted => cluster.node.evict("a").await,
@@ -152,7 +175,7 @@ impl Scenario {
                 cluster.set_state("a", DesiredState::Running).await;
             }
             Self::Wake => cluster.wake("a").await,
-            Self::IdlePause => {
+            Self::IdlePause | Self::SavedIdlePause => {
                 cluster.supervisors.all_idle_for(Some(BEYOND));
                 sleep(BEYOND).await;
             }
@@ -179,6 +202,9 @@ async fn end(cluster: &TestCluster, claim_before: Option<String>) -> FinalState 
         pod_status: status.pod_status,
         pause_reason: status.pause_reason,
         restarts: status.restarts.count,
+        persisted: status.persisted.map(|state| state.level),
+        restored: status.restored.map(|state| state.level),
+        incarnation: status.incarnation,
     });
     let claim = claim_uid(cluster).await;
     FinalState {

@@ -25,5 +25,6 @@ mod resume;
 mod round_trip;
 mod start_stop_cycles;
 mod thousand_sandboxes;
+mod user_namespaces;
 mod warm_pool;
 mod write_counts;

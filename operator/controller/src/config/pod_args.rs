@@ -7,7 +7,9 @@ use clap::builder::{BoolishValueParser, FalseyValueParser};
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 
-use super::{ClassPolicy, ConfigMapMount, ControllerConfig, Injection, PodSettings};
+use super::{
+    ClassPolicy, ConfigMapMount, ControllerConfig, Injection, PodSettings, UserNamespaces,
+};
 use shared::quantity;
 
 /// A value in JSON; `None` if it is empty. As an alias, the field is a plain value for clap.
@@ -92,10 +94,15 @@ pub struct PodArgs {
     /// Priority class of all sandboxes.
     #[arg(long, env = "SANDBOX_PRIORITY_CLASS")]
     priority_class: Option<String>,
-    /// Run sandboxes in user namespaces, which map root to an unprivileged user of the node. The
-    /// nodes must support it.
-    #[arg(long, env = "SANDBOX_USER_NAMESPACES", value_parser = FalseyValueParser::new())]
-    user_namespaces: bool,
+    /// Run sandboxes in user namespaces, which map root to an unprivileged user of the node. `auto`
+    /// finds out whether that works. `always` requires containerd 2, or CRI-O 1.25, on every node.
+    #[arg(
+        long,
+        env = "SANDBOX_USER_NAMESPACES",
+        value_enum,
+        default_value = "auto"
+    )]
+    user_namespaces: UserNamespaces,
     /// Termination grace period in seconds.
     #[arg(long, env = "SANDBOX_TERMINATION_GRACE_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(i64).range(0..=3600))]
     termination_grace_seconds: i64,
@@ -226,6 +233,7 @@ mod tests {
         let config = config(&[
             "--native-executor=false",
             "--executor-injection=image-volume",
+            "--user-namespaces=true",
             "--default-limits=memory=4Gi,nvidia.com/gpu=1",
             "--max-resources=cpu=16",
             "--node-selector=a=b,c=d",
@@ -239,6 +247,7 @@ mod tests {
         .unwrap();
         assert!(!config.native_executor);
         assert_eq!(config.pods.injection, Injection::ImageVolume);
+        assert_eq!(config.pods.user_namespaces, UserNamespaces::Always);
         assert_eq!(config.defaults.limits["memory"], "4Gi");
         assert_eq!(config.defaults.limits["cpu"], "2");
         assert_eq!(config.defaults.max_resources["cpu"], "16");

@@ -2,6 +2,7 @@
 //! Event is published once and only after its write.
 
 use crds::conditions::Reason;
+use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::{PauseReason, Phase, SandboxStatus};
 
 /// Maximum length of a note in bytes (limit of the API server).
@@ -132,11 +133,22 @@ fn paused(after: &SandboxStatus) -> String {
         Some(PauseReason::MaxRunTime) => "maxRunTime has passed",
         Some(PauseReason::Requested) | None => "as requested",
     };
-    let files = match after.workspace_claim {
-        Some(_) => "the workspace is kept",
-        None => "files are lost because the sandbox has no workspace",
+    let level = after.persisted.as_ref().map(|persisted| persisted.level);
+    let files = match (&after.workspace_claim, level.unwrap_or_default()) {
+        (None, _) => "files are lost because the sandbox has no workspace",
+        (Some(_), PersistenceLevel::Workspace) => "the workspace is kept",
+        (Some(_), PersistenceLevel::Root) => "all changed files are kept",
+        (Some(_), PersistenceLevel::Memory) => "all changed files and the processes are kept",
     };
-    format!("the Pod is deleted, {files}: {why}")
+    let note = format!("the Pod is deleted, {files}: {why}");
+    let less = after
+        .persisted
+        .as_ref()
+        .and_then(|persisted| persisted.reason.as_ref());
+    match less {
+        Some(less) => format!("{note}; not more is kept because {less}"),
+        None => note,
+    }
 }
 
 fn failed(after: &SandboxStatus) -> String {

@@ -30,3 +30,7 @@ pub const IMAGE_VOLUME: &str = "image-volume";
 pub const NOT_MOUNTED: &str = "ExecutorNotMounted";
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
 pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
+/// Annotation of a Pod that keeps more than the workspace: its [`PodPersistence`] as JSON.
+///
+/// [`PodPersistence`]: crds::contract::persistence::PodPersistence
+pub const PERSISTENCE_ANNOTATION: &str = "openhands.dev/persistence";

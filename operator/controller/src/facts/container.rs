@@ -22,6 +22,8 @@ pub struct Container {
     /// The startup probe, if there is one, has not passed.
     pub is_starting_up: bool,
     pub restarts: u32,
+    /// Image that the container runs, by digest.
+    pub image: Option<String>,
     /// Reason of the last termination, for example `OOMKilled` or `exit code 3`.
     pub last_termination: Option<String>,
     /// Termination message of supervisor or executor. A program in the sandbox could have written
@@ -83,6 +85,7 @@ impl Container {
             state,
             is_starting_up: status.started == Some(false),
             restarts: status.restart_count,
+            image: Some(status.image_id.clone()).filter(|image| !image.is_empty()),
             last_termination: last_termination.map(termination_reason),
             termination_message: last_termination
                 .filter(|_| own_message)

@@ -133,7 +133,7 @@ async fn apply(
     let pods = WarmPods {
         config: &context.config,
         keys: &context.keys,
-        injection: context.injection.current(),
+        features: context.pod_features(),
     };
     let wanted = daemon_set::build(key, &owner, pods.images(key, &owner, &template.spec)?);
     let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER).force();

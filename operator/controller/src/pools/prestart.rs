@@ -138,7 +138,7 @@ mod tests {
     use super::super::Pool;
     use super::super::shape::{WarmPods, WarmTemplate};
     use super::*;
-    use crate::config::Injection;
+    use crate::pod_features::PodFeatures;
     use crate::reconcile::build::PoolRef;
     use crate::tests::{config, key, keys, words};
 
@@ -159,7 +159,7 @@ mod tests {
         let pods = WarmPods {
             config: &config(),
             keys: &keys(),
-            injection: Injection::default(),
+            features: PodFeatures::default(),
         };
         pods.template(&pool(prestart, command))
     }
@@ -169,7 +169,7 @@ mod tests {
         let pods = WarmPods {
             config: &config(),
             keys: &keys(),
-            injection: Injection::default(),
+            features: PodFeatures::default(),
         };
         let owner = PoolRef {
             name: "p".into(),

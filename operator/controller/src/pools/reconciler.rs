@@ -328,7 +328,7 @@ impl PoolReconciler {
         WarmPods {
             config: &self.context.config,
             keys: &self.context.keys,
-            injection: self.context.injection.current(),
+            features: self.context.pod_features(),
         }
     }
 }

@@ -12,8 +12,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceRequirement
 
 use super::fixed_variables::is_fixed;
 use super::{Pool, idle_resources, prestart};
-use crate::config::{ControllerConfig, Deadlines, Injection};
+use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
+use crate::pod_features::PodFeatures;
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::resources::requirements;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
@@ -39,9 +40,9 @@ pub(crate) struct WarmTemplate {
 pub(crate) struct WarmPods<'a> {
     pub(crate) config: &'a ControllerConfig,
     pub(crate) keys: &'a Keys,
-    /// Injection into the Pods of [`Self::build`]. It is not part of their shape: it makes no
-    /// difference to a sandbox, and a probe may change it at any time.
-    pub(crate) injection: Injection,
+    /// Features of the Pods of [`Self::build`]. Those that a probe decides on are not part of their
+    /// shape: they make no difference to a sandbox, and a probe may change them at any time.
+    pub(crate) features: PodFeatures,
 }
 
 impl WarmPods<'_> {
@@ -55,7 +56,7 @@ impl WarmPods<'_> {
             name: "pool".into(),
             uid: String::new(),
         };
-        Ok(super::hash(&self.copying().unmarked(key, &pool, spec)?))
+        Ok(super::hash(&self.unprobed().unmarked(key, &pool, spec)?))
     }
 
     /// The warm Pod of this name.
@@ -79,9 +80,9 @@ impl WarmPods<'_> {
         Ok(pod)
     }
 
-    fn copying(self) -> Self {
+    fn unprobed(self) -> Self {
         Self {
-            injection: Injection::InitContainer,
+            features: self.features.unprobed(),
             ..self
         }
     }
@@ -93,7 +94,7 @@ impl WarmPods<'_> {
         pool: &PoolRef,
         spec: &SandboxSpec,
     ) -> Result<Pod, BuildError> {
-        self.copying().unmarked(key.clone(), pool, spec)
+        self.unprobed().unmarked(key.clone(), pool, spec)
     }
 
     /// Template of the warm Pods of a pool.
@@ -179,7 +180,7 @@ impl WarmPods<'_> {
             url: "",
             deadlines: Deadlines::default(),
             pool,
-            injection: self.injection,
+            features: self.features,
         }
     }
 
@@ -245,7 +246,7 @@ mod tests {
         let pods = WarmPods {
             config: &config,
             keys: &keys,
-            injection: Injection::default(),
+            features: PodFeatures::default(),
         };
         pods.shape(&spec).unwrap()
     }

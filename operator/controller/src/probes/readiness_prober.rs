@@ -14,6 +14,7 @@ use crds::contract::control::{
     ControlMessage, Grant, Init, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState,
 };
 use crds::contract::identity::IdentityKey;
+use crds::contract::persistence::KeptState;
 use crds::contract::sealing::SealedInit;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -52,9 +53,9 @@ const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(if MAX_READY_WAIT_SECOND
     20
 });
 
-/// Builds the init message of a sandbox when its Pod is dormant. `None` if that fails, which the
-/// next reconcile reports.
-pub(crate) type MakeInit = Arc<dyn Fn() -> Option<Init> + Send + Sync>;
+/// Builds the init message of a sandbox when its Pod is dormant. A malformed one is reported by the
+/// next reconcile.
+pub(crate) type MakeInit = Arc<dyn Fn() -> Result<Init, SupervisorError> + Send + Sync>;
 
 /// Target of a readiness probe.
 #[derive(Clone)]
@@ -103,6 +104,8 @@ struct ProbeState {
     /// A Pod gets another address when its node has restarted.
     ip: String,
     result: Option<ProbeResult>,
+    /// What the run began with, from the ready report.
+    restored: Option<KeptState>,
     /// Aborts the probe when dropped.
     _task: AbortOnDropHandle<()>,
 }
@@ -144,6 +147,12 @@ impl ReadinessProber {
         probes.get(key).filter(|p| p.run == *run)?.result.clone()
     }
 
+    /// What a container run began with, as its supervisor has reported.
+    pub(crate) fn restored(&self, key: &Key, run: &ContainerRun) -> Option<KeptState> {
+        let probes = self.probes.lock();
+        probes.get(key).filter(|p| p.run == *run)?.restored.clone()
+    }
+
     /// Starts the probe of this container run at this address, unless it is running or has a result.
     pub(crate) fn ensure_probing(
         self: &Arc<Self>,
@@ -183,6 +192,7 @@ impl ReadinessProber {
                 run,
                 ip: ip.to_owned(),
                 result: None,
+                restored: None,
                 _task: task,
             },
         );
@@ -308,7 +318,7 @@ impl ProbeTask {
         let _permit = self.short_probe_permit().await;
         let report = self.report(Duration::ZERO).await?;
         if report.state == SupervisorState::Dormant {
-            let init = init().ok_or(SupervisorError::Malformed)?;
+            let init = init()?;
             let token = self.token(self.init_grant(init, report.sealing_key)?)?;
             self.prober.supervisors.init(&self.address, token).await?;
             return Ok(ProbeResult::NotReady(None));
@@ -331,6 +341,7 @@ impl ProbeTask {
             }
             _ => {
                 self.record_handover(&report);
+                self.record_restored(&report);
                 Ok(report)
             }
         }
@@ -348,6 +359,14 @@ impl ProbeTask {
                 "started_anew"
             };
             self.prober.metrics.record_claim(outcome);
+        }
+    }
+
+    fn record_restored(&self, report: &ReadyReport) {
+        let mut probes = self.prober.probes.lock();
+        if let Some(probe) = probes.get_mut(&self.key).filter(|p| p.run == self.run) {
+            let restored = report.restored.clone().map(KeptState::bounded);
+            probe.restored = restored.or(probe.restored.take());
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crds::contract::control::{ReadyReport, SupervisorState};
 use crds::contract::identity::{IdentityKey, PROOF_HEADER};
+use crds::contract::persistence::SaveReport;
 use crds::contract::{CONTROL_PORT, endpoint};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -41,6 +42,9 @@ pub enum SupervisorError {
     /// Another Pod may have the address.
     #[error("no proof that the address belongs to the sandbox")]
     Unproven,
+    /// The node has not reported the image of the container, which decides on the kept state.
+    #[error("the image of the container is not known yet")]
+    UnknownImage,
     /// It was initialized for another Sandbox.
     #[error("the supervisor belongs to another sandbox")]
     OtherOwner,
@@ -71,6 +75,15 @@ pub trait Supervisors: Debug + Send + Sync {
         token: String,
         wait: Duration,
     ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>>;
+
+    /// Stops the command and has its state kept, with a long poll of at most `wait`: `token` is a
+    /// signed `Grant::Save`.
+    fn save<'a>(
+        &'a self,
+        at: &'a SupervisorAddress,
+        token: String,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<SaveReport, SupervisorError>>;
 
     /// Returns whether a port of a sandbox accepts connections.
     fn accepts_connections<'a>(&'a self, ip: &'a str, port: u16) -> BoxFuture<'a, bool>;
@@ -165,6 +178,25 @@ impl Supervisors for HttpSupervisors {
             at.check_proof(&headers, &token, &body)?;
             let report = serde_json::from_slice(&body);
             at.check_key(report.map_err(|_| SupervisorError::Malformed)?)
+        })
+    }
+
+    fn save<'a>(
+        &'a self,
+        at: &'a SupervisorAddress,
+        token: String,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<SaveReport, SupervisorError>> {
+        Box::pin(async move {
+            let (base, path, seconds) = (base(&at.ip), endpoint::SAVE, wait.as_secs());
+            let request = Request::builder()
+                .method(Method::POST)
+                .uri(format!("{base}{path}?timeout={seconds}"))
+                .header(header::CONTENT_TYPE, "text/plain")
+                .body(Full::from(token.clone()));
+            let (headers, body) = self.call(request, wait + CALL_TIMEOUT).await?;
+            at.check_proof(&headers, &token, &body)?;
+            serde_json::from_slice(&body).map_err(|_| SupervisorError::Malformed)
         })
     }
 

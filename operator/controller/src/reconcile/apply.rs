@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crds::contract::identity::IdentityKey;
+use crds::contract::persistence::SaveRequest;
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -10,6 +12,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::error::ApplyError;
+use super::init_message::InitTarget;
 use super::observe::{Observed, snapshot};
 use super::plan::{Action, DeletionGrace, Plan};
 use super::{create, failure_log, init_message};
@@ -17,6 +20,8 @@ use crate::context::Context;
 use crate::facts::{PodFacts, PodIdentity};
 use crate::pools::{claim, resize};
 use crate::probes::readiness_prober::{ExpectedOwner, MakeInit, ProbeTarget};
+use crate::probes::state_saver::SaveTarget;
+use crate::probes::supervisor_client::{SupervisorAddress, SupervisorError};
 use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 use shared::kubernetes::client::with_timeout;
@@ -33,6 +38,7 @@ pub(super) async fn apply(
 ) -> Result<SandboxStatus, ApplyError> {
     update_readiness_probe(context, observed, plan.probe_readiness);
     update_idle_check(context, observed, plan.check_idle);
+    update_save(context, observed, plan.save);
     let mut status = plan.status;
     for action in &plan.actions {
         tracing::debug!(key = %observed.entry.key, ?action, "applying");
@@ -110,14 +116,10 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
         return;
     };
     let entry = &observed.entry;
-    let keys = context.keys.of(entry.created_at);
     let target = match observed.plan_input().probe.port {
         _ if pod.supervised => ProbeTarget::Supervisor {
             init: make_init(context, observed),
-            identity: pod.identity.map(|of| match of {
-                PodIdentity::Sandbox => keys.identity_key(&entry.uid),
-                PodIdentity::Pod => keys.pod_identity_key(&key.namespace, &pod.name),
-            }),
+            identity: identity_key(context, entry, pod),
             created_at: entry.created_at,
             owner: ExpectedOwner {
                 sandbox_uid: entry.uid.clone(),
@@ -129,6 +131,15 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
     };
     let readiness = &context.readiness;
     readiness.ensure_probing(key, pod.container_run(), ip, target);
+}
+
+/// Key with which the supervisor of a Pod proves that it is the sandbox's.
+fn identity_key(context: &Context, entry: &Entry, pod: &PodFacts) -> Option<IdentityKey> {
+    let (key, keys) = (&entry.key, context.keys.of(entry.created_at));
+    Some(match pod.identity? {
+        PodIdentity::Sandbox => keys.identity_key(&entry.uid),
+        PodIdentity::Pod => keys.pod_identity_key(&key.namespace, &pod.name),
+    })
 }
 
 /// Starts an idle check, or drops the last report if there is no Pod.
@@ -150,13 +161,63 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
     let (context, key) = (context.clone(), observed.entry.key.clone());
     let uid = observed.facts.pod.as_ref().map(|pod| pod.uid.clone());
     Arc::new(move || {
-        let observed = snapshot(&context, &key, context.clock.now())?;
+        let observed = snapshot(&context, &key, context.clock.now());
+        let observed = observed.ok_or(SupervisorError::Malformed)?;
         // The init message is only for the Pod that is probed.
         let pod = observed.facts.pod.as_ref();
-        let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref())?;
+        let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref());
+        let pod = pod.ok_or(SupervisorError::Malformed)?;
+        let target = InitTarget {
+            key_rotation: pod.key_rotation,
+            was_warm: pod.was_warm(),
+            state_image: state_image(&observed, pod)?,
+        };
         let build_context = create::build_context(&context, &observed);
-        init_message::init(&build_context, pod.key_rotation, pod.was_warm()).ok()
+        init_message::init(&build_context, target).map_err(|_| SupervisorError::Malformed)
     })
+}
+
+/// Image of a Pod that keeps more than the workspace. What an earlier Pod kept fits one image, so
+/// that a start waits until the node has reported it.
+fn state_image<'a>(
+    observed: &Observed,
+    pod: &'a PodFacts,
+) -> Result<Option<&'a str>, SupervisorError> {
+    if pod.persistence.is_none() {
+        return Ok(None);
+    }
+    let has_run = observed.entry.status.incarnation > 0;
+    match pod.container.image.as_deref() {
+        None if has_run => Err(SupervisorError::UnknownImage),
+        image => Ok(Some(image.unwrap_or_default())),
+    }
+}
+
+/// Starts the save of a sandbox that is paused, or forgets the one of an earlier Pod.
+fn update_save(context: &Context, observed: &Observed, wanted: bool) {
+    let key = &observed.entry.key;
+    let Some(pod) = &observed.facts.pod else {
+        context.saver.forget(key);
+        return;
+    };
+    let address = pod.ip.clone().map(|ip| SupervisorAddress {
+        ip,
+        identity: identity_key(context, &observed.entry, pod),
+    });
+    let target = address.zip(pod.persistence.clone());
+    if let Some((address, persistence)) = target.filter(|_| wanted) {
+        let target = SaveTarget {
+            run: pod.container_run(),
+            address,
+            created_at: observed.entry.created_at,
+            persistence,
+            request: SaveRequest {
+                image: pod.container.image.clone().unwrap_or_default(),
+                stop_seconds: context.config.pods.grace_seconds.unsigned_abs(),
+            },
+        };
+        context.saver.ensure_saving(key, target);
+    }
 }
 
 /// Deletes the Pod of a sandbox, which may be deleted already.

@@ -4,6 +4,7 @@ pub mod command;
 mod container;
 pub mod environment_secret;
 pub(crate) mod init_container;
+pub mod persistence;
 pub mod pod;
 mod pod_template;
 pub mod resources;
@@ -18,7 +19,8 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 
-use crate::config::{ControllerConfig, Deadlines, Injection};
+use crate::config::{ControllerConfig, Deadlines};
+use crate::pod_features::PodFeatures;
 use shared::index::Entry;
 use shared::keys::{KeySet, Keys};
 
@@ -33,8 +35,7 @@ pub struct BuildContext<'a> {
     pub deadlines: Deadlines,
     /// Pool whose warm Pod is built: the entry stands for the Pod then. `None`: a sandbox.
     pub pool: Option<&'a PoolRef>,
-    /// Injection of the executor binary; `Auto`: image volumes are known to work.
-    pub injection: Injection,
+    pub features: PodFeatures,
 }
 
 /// Name and uid of a pool.

@@ -18,7 +18,7 @@ use crate::pools::claim as warm_claim;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams, pod_owner};
-use crate::reconcile::init_message;
+use crate::reconcile::init_message::{self, InitTarget};
 use crate::reconcile::observe::Observed;
 use shared::index::{Entry, Key};
 use shared::kubernetes::api_messages;
@@ -37,7 +37,7 @@ pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) ->
         url: &observed.url,
         deadlines: observed.deadlines,
         pool: None,
-        injection: context.injection.current(),
+        features: context.pod_features(),
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn pod(
     let build_context = build_context(context, observed);
     let rotation = key_rotation(&entry.spec);
     let secret = if entry.spec.command.is_some() {
-        init_message::init(&build_context, rotation, false)?;
+        init_message::init(&build_context, init_target(rotation, false))?;
         None
     } else {
         let start = format!("{:x}", context.clock.now().as_millisecond());
@@ -95,6 +95,15 @@ pub(super) async fn pod(
     }
 }
 
+/// A Pod that does not exist yet, to validate the init message.
+fn init_target(key_rotation: u32, was_warm: bool) -> InitTarget<'static> {
+    InitTarget {
+        key_rotation,
+        was_warm,
+        state_image: None,
+    }
+}
+
 /// Claims a warm Pod, or creates one if there is none any more. Returns its name. `None` if the pool
 /// makes its sandboxes wait or refuses them, which the next reconcile finds out.
 pub(super) async fn claim_pod(
@@ -106,7 +115,10 @@ pub(super) async fn claim_pod(
     let entry = &observed.entry;
     let rotation = key_rotation(&entry.spec);
     // An invalid spec consumes no warm Pod.
-    init_message::init(&build_context(context, observed), rotation, true)?;
+    init_message::init(
+        &build_context(context, observed),
+        init_target(rotation, true),
+    )?;
     let claimed = warm_claim::claim(context, entry, warm, restarts).await?;
     if let Some(name) = claimed.and_then(|pod| pod.metadata.name) {
         return Ok(Some(name));

@@ -42,20 +42,25 @@ pub enum InitError {
     Encode(#[from] serde_json::Error),
 }
 
-/// Builds the initialization. The same sandbox always gets the same one. `key_rotation` is the
-/// number of the session key of the Pod; the spec may be newer. A Pod that was warm lacks the
-/// variables of the spec.
-pub fn init(
-    context: &BuildContext<'_>,
-    key_rotation: u32,
-    was_warm: bool,
-) -> Result<Init, InitError> {
+/// Pod that an init message is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InitTarget<'a> {
+    /// Number of the session key of the Pod; the spec may be newer.
+    pub key_rotation: u32,
+    /// It lacks the variables of the spec.
+    pub was_warm: bool,
+    /// If the Pod keeps more than the workspace: its image by digest, empty if that is unknown.
+    pub state_image: Option<&'a str>,
+}
+
+/// Builds the initialization. The same sandbox always gets the same one for the same Pod.
+pub fn init(context: &BuildContext<'_>, target: InitTarget<'_>) -> Result<Init, InitError> {
     let spec = &context.entry.spec;
     let native = context.config.native_executor;
     let command = effective_command(spec, native).ok_or(InitError::NoCommand)?;
     let working_dir = spec.working_dir.as_deref();
-    let mut variables = environment(context, key_rotation)?;
-    if was_warm && !is_fixed(&spec.env) {
+    let mut variables = environment(context, target.key_rotation)?;
+    if target.was_warm && !is_fixed(&spec.env) {
         for own in &spec.env {
             let value = own.value.clone().unwrap_or_default();
             variables.entry(own.name.clone()).or_insert(value);
@@ -67,7 +72,7 @@ pub fn init(
         working_dir: working_dir.unwrap_or(workspace_path(spec)).to_owned(),
         command,
         sandbox_uid: Some(context.entry.uid.clone()),
-        state: None,
+        state: target.state_image.map(|image| context.state_access(image)),
     };
     let size = serde_json::to_vec(&init)?.len();
     if size > MAX_INIT_BYTES {

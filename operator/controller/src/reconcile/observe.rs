@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::DesiredState;
 use jiff::Timestamp;
 
@@ -11,6 +12,7 @@ use crate::facts::{Facts, PodFacts, QuotaDecision, WarmMatch, WarmSupply};
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::build::command::{effective_command, plugins};
+use crate::reconcile::build::persistence::{PersistenceObstacle, pod_persistence, requested_level};
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
 use shared::index::{Entry, Key};
@@ -23,6 +25,10 @@ pub(crate) struct Observed {
     pub(crate) facts: Facts,
     pub(crate) deadlines: Deadlines,
     pub(crate) url: String,
+    /// What a pause is to keep.
+    pub(crate) level: PersistenceLevel,
+    /// Reason for which Pods of the spec keep less than it asks for.
+    pub(crate) persistence_obstacle: Option<PersistenceObstacle>,
     /// Names of the plugins of the command.
     pub(crate) plugins: Vec<String>,
 }
@@ -59,7 +65,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
     let warm = WarmPods {
         config: &context.config,
         keys,
-        injection: context.injection.current(),
+        features: context.pod_features(),
     };
     let Ok(shape) = warm.shape(spec) else {
         return WarmSupply::None;
@@ -132,6 +138,12 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         readiness: run
             .as_ref()
             .and_then(|run| context.readiness.result(key, run)),
+        restored: run
+            .as_ref()
+            .and_then(|run| context.readiness.restored(key, run)),
+        save: run
+            .as_ref()
+            .and_then(|run| context.saver.progress(key, run)),
         pod: pod.map(|pod| with_resize_problem(context, key, Arc::unwrap_or_clone(pod))),
         surplus: surplus.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
@@ -163,6 +175,9 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     Some(Observed {
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
         url: context.config.urls(&entry).runtime(&entry.runtime_id),
+        level: requested_level(&entry.spec, &context.config),
+        persistence_obstacle: pod_persistence(&entry, &context.config, context.pod_features())
+            .err(),
         plugins: plugins::names(&command.unwrap_or_default()),
         facts,
         entry,
@@ -178,6 +193,8 @@ impl Observed {
             deadlines: self.deadlines,
             url: &self.url,
             probe: init_message::probe(&self.entry, command),
+            level: self.level,
+            persistence_obstacle: self.persistence_obstacle,
             plugins: &self.plugins,
         }
     }

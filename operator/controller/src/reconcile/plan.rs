@@ -5,6 +5,7 @@ mod decision;
 mod existing_pod;
 mod idle;
 mod pause_stop;
+mod persistence;
 mod running;
 mod starting;
 mod status;

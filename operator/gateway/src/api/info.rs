@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crds::conditions::{ConditionType, Reason};
-use crds::sandbox::PodStatus;
+use crds::contract::persistence::PersistenceLevel;
+use crds::sandbox::{self, PodStatus};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -38,6 +39,14 @@ pub(super) struct RuntimeInfo {
     pub(super) status_detail: Option<String>,
     /// URLs of applications in the sandbox, with their port.
     pub(super) work_hosts: BTreeMap<String, u16>,
+    /// What the last pause kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) persisted: Option<PersistedState>,
+    /// What the last start restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) restored: Option<RestoredState>,
+    /// Number of times that the processes began anew; it stays if a pause has kept them.
+    pub(super) incarnation: u32,
     /// Restarts of the command since the start.
     pub(super) restart_count: u32,
     /// Reasons of the last restarts, for example `OOMKilled`.
@@ -56,6 +65,49 @@ pub(super) struct RuntimeInfo {
     pub(super) runtime_class: Option<String>,
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub(super) created_at: Option<Timestamp>,
+}
+
+/// What a pause kept.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(super) struct PersistedState {
+    level: PersistenceLevel,
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    at: Option<Timestamp>,
+    /// Bytes besides the workspace, if known.
+    size: Option<i64>,
+    /// Reason for which less was kept than asked for.
+    reason: Option<String>,
+}
+
+/// What a start restored. `Memory`: the processes went on.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(super) struct RestoredState {
+    level: PersistenceLevel,
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    at: Option<Timestamp>,
+    /// Reason for which less was restored than asked for.
+    reason: Option<String>,
+}
+
+impl PersistedState {
+    fn of(status: &sandbox::PersistedState) -> Self {
+        Self {
+            level: status.level,
+            at: status.at.as_ref().map(|at| at.0),
+            size: status.size,
+            reason: status.reason.clone(),
+        }
+    }
+}
+
+impl RestoredState {
+    fn of(status: &sandbox::RestoredState) -> Self {
+        Self {
+            level: status.level,
+            at: status.at.as_ref().map(|at| at.0),
+            reason: status.reason.clone(),
+        }
+    }
 }
 
 /// Command in the shape in which the client sent it.
@@ -82,6 +134,9 @@ impl Api {
             pod_status: state.pod,
             status_detail: state.detail,
             work_hosts: self.work_hosts(entry),
+            persisted: entry.status.persisted.as_ref().map(PersistedState::of),
+            restored: entry.status.restored.as_ref().map(RestoredState::of),
+            incarnation: entry.status.incarnation,
             restart_count: entry.status.restarts.count,
             restart_reasons: entry.status.restarts.reasons.clone(),
             container_statuses: container_statuses(entry, state.lifecycle),

@@ -61,6 +61,8 @@ pub struct SlimCondition {
 pub struct SlimContainerStatus {
     pub name: String,
     pub restart_count: u32,
+    #[serde(rename = "imageID")]
+    pub image_id: String,
     /// Absent, or whether the startup probe has passed.
     pub started: Option<bool>,
     pub state: SlimState,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -30,6 +31,9 @@ role_metrics! {
         "warm_pods", "Warm Pods by state";
     claims: Family<Labels<1>, Counter> = Family::default(),
         "claims", "Claims of warm Pods by outcome";
+    saves: DurationFamily<2> = durations(),
+        "save_duration_seconds",
+        "Time from the request of a save before a pause to its end, by what was kept";
     image_builds: DurationFamily<1> = durations(),
         "image_build_duration_seconds",
         "Time from the request of a full image build to its end, by result";
@@ -41,6 +45,12 @@ role_metrics! {
         "passes_under_way", "Reconciles in progress";
     pub leader: Gauge = Gauge::default(),
         "leader", "1 while this process is the leader";
+    /// By `probe`.
+    cluster_probes: Family<Labels<1>, Gauge> = Family::default(),
+        "cluster_probe_works",
+        "1 if a probe has shown that the cluster runs Pods of this kind, 0 if not";
+    cluster_probe_times: Family<Labels<1>, Gauge> = Family::default(),
+        "cluster_probe_timestamp_seconds", "Unix time of the last run of a cluster probe";
     /// By `resource`.
     pub watch_age: Family<Labels<1>, Gauge> = Family::default(),
         "watch_age_seconds", "Time since the last response of the API server on a watch";
@@ -78,6 +88,15 @@ impl ControllerMetrics {
         starts.observe(took.as_secs_f64());
     }
 
+    /// Records a save: the levels of [`PersistenceLevel`](crds::contract::persistence) that were
+    /// asked for and kept.
+    pub fn record_save(&self, asked: &'static str, kept: &'static str, took: Duration) {
+        let saves = self
+            .saves
+            .get_or_create(&[("asked", asked), ("kept", kept)]);
+        saves.observe(took.as_secs_f64());
+    }
+
     /// Records the end of a full image build: `succeeded` or `failed`.
     pub fn record_image_build(&self, result: &'static str, took: Duration) {
         let builds = self.image_builds.get_or_create(&[("result", result)]);
@@ -89,6 +108,15 @@ impl ControllerMetrics {
             let gauge = self.builds_unfinished.get_or_create(&[("state", state)]);
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Records the result of a cluster probe.
+    pub fn record_cluster_probe(&self, probe: &'static str, works: bool, at: Timestamp) {
+        let labels = [("probe", probe)];
+        let gauge = self.cluster_probes.get_or_create(&labels);
+        gauge.set(works.into());
+        let gauge = self.cluster_probe_times.get_or_create(&labels);
+        gauge.set(at.as_second());
     }
 
     pub fn event(&self, outcome: &'static str) {

@@ -29,6 +29,8 @@ pub(super) enum VolumeKind {
     EmptyDir,
     Memory,
     Claim,
+    /// Also files outside of the volume, in a root that is kept with it.
+    ClaimWithRoot,
 }
 
 impl PodUsage {
@@ -56,11 +58,15 @@ impl VolumeUsage {
         let limit = binary(self.limit.filter(|limit| self.used > *limit)?);
         let kind = match self.kind {
             VolumeKind::EmptyDir | VolumeKind::Memory => "EmptyDir",
-            VolumeKind::Claim => "PersistentVolumeClaim",
+            VolumeKind::Claim | VolumeKind::ClaimWithRoot => "PersistentVolumeClaim",
+        };
+        let with = match self.kind {
+            VolumeKind::ClaimWithRoot => " with the files outside the workspace",
+            _ => "",
         };
         let name = &self.name;
         Some(format!(
-            "Usage of {kind} volume {name:?} exceeds the limit {limit:?}. "
+            "Usage of {kind} volume {name:?}{with} exceeds the limit {limit:?}. "
         ))
     }
 }
@@ -123,7 +129,7 @@ mod tests {
 
     #[test]
     fn message_names_the_exceeded_limit_as_the_kubelet_does() {
-        use VolumeKind::{Claim, EmptyDir, Memory};
+        use VolumeKind::{Claim, ClaimWithRoot, EmptyDir, Memory};
         let volume = |kind, used| VolumeUsage {
             name: "v".into(),
             kind,
@@ -136,6 +142,7 @@ mod tests {
         };
         let directory = "Usage of EmptyDir volume \"v\" exceeds the limit \"10Mi\". ";
         let claim = "Usage of PersistentVolumeClaim volume \"v\" exceeds the limit \"10Mi\". ";
+        let root = claim.replace("\"v\"", "\"v\" with the files outside the workspace");
         let pod = "Pod ephemeral local storage usage exceeds the total limit of containers 30Mi. ";
         let default = pod.replace("30Mi", "25Mi");
         let container = "Container a exceeded its local ephemeral storage limit \"20Mi\". ";
@@ -145,6 +152,8 @@ mod tests {
             (set, 0, vec![volume(EmptyDir, full)], Some(directory)),
             (set, 0, vec![volume(Memory, full)], Some(directory)),
             (set, 0, vec![volume(Claim, full)], Some(claim)),
+            (set, 0, vec![volume(ClaimWithRoot, full)], Some(&*root)),
+            (set, 20 * MIB, vec![volume(ClaimWithRoot, allowed)], None),
             (set, 20 * MIB, vec![volume(EmptyDir, allowed)], Some(pod)),
             (set, 20 * MIB, vec![volume(Claim, allowed)], None),
             (set, 20 * MIB, vec![volume(Memory, allowed)], None),

@@ -11,6 +11,7 @@ use super::limits::{PodUsage, VolumeKind, VolumeUsage, exceeded, shortage_messag
 use super::shortage::shortage;
 use super::usage::usage;
 use crate::node::Node;
+use crate::node::kept_root::{is_kept, recorded_bytes};
 use crate::node::volumes::empty_dir;
 
 /// State that rounds pass on.
@@ -72,7 +73,9 @@ impl Measurement {
             let root = usage(&node.paths.root(uid, &name), &self.stop);
             let logs = usage(&node.paths.logs(uid).join(&name), &self.stop);
             let image = container.image.as_deref().unwrap_or_default();
-            let image = node.config.images.unpacked(image).map_or(0, |image| {
+            let copied = node.config.images.unpacked(image);
+            let copied = copied.filter(|_| !(node.user.is_root() && is_kept(&spec, container)));
+            let image = copied.map_or(0, |image| {
                 let known = self.images.entry(image.clone());
                 *known.or_insert_with(|| usage(&image, &self.stop))
             });
@@ -114,11 +117,18 @@ impl Measurement {
         let claim = volume.persistent_volume_claim.as_ref()?;
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let (claim_uid, capacity) = node.claims.find(namespace, &claim.claim_name)?;
-        let used = usage(&node.paths.volumes().join(&claim_uid), &self.stop);
+        let volumes = node.paths.volumes();
+        let root = recorded_bytes(&volumes, &claim_uid, |path| usage(path, &self.stop));
+        let used = usage(&volumes.join(&claim_uid), &self.stop);
+        let used = used.saturating_add(root.unwrap_or_default());
         let before = self.claims.insert(claim_uid, used).unwrap_or_default();
         Some(VolumeUsage {
             name,
-            kind: VolumeKind::Claim,
+            kind: if root.is_some() {
+                VolumeKind::ClaimWithRoot
+            } else {
+                VolumeKind::Claim
+            },
             used,
             limit: capacity.map(|capacity| capacity.max(before)),
         })

@@ -19,7 +19,7 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
 
 /// Bytes on disk below `path`, about as `du` counts them. A tree with more levels than can be
 /// measured has no end. Unreadable directories and other mounts count nothing.
-pub(super) fn usage(path: &Path, stop: &CancellationToken) -> u64 {
+pub(crate) fn usage(path: &Path, stop: &CancellationToken) -> u64 {
     let opened = openat(CWD, path, DIRECTORY, Mode::empty());
     let Some((directory, own)) = opened.ok().and_then(|opened| {
         let own = status(&opened, c"")?;

@@ -81,24 +81,30 @@ pub(super) fn root(
     scratch: &Path,
     pod_identity: &PodIdentity,
 ) -> Result<Vec<Mount>, ImageError> {
-    let copy = scratch.join("root");
+    let root = scratch.join("root");
+    copy(image, &root)?;
+    let own = root.join("etc");
+    if fs::symlink_metadata(&own).is_ok_and(|metadata| metadata.is_dir()) {
+        etc_files::pod(&own, pod_identity)?;
+    }
+    Ok(vec![Mount::Bind {
+        from: root,
+        to: "/".into(),
+        writable: true,
+    }])
+}
+
+/// Copies the root of the image to `to`.
+pub(super) fn copy(image: &Path, to: &Path) -> Result<(), ImageError> {
     let output = Command::new("cp")
         .args(["-a", "--reflink=auto", "--"])
-        .args([&root_of(image), &copy])
+        .args([root_of(image).as_path(), to])
         .output()?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
         return Err(ImageError::Copy(message.trim().to_owned()));
     }
-    let own = copy.join("etc");
-    if fs::symlink_metadata(&own).is_ok_and(|metadata| metadata.is_dir()) {
-        etc_files::pod(&own, pod_identity)?;
-    }
-    Ok(vec![Mount::Bind {
-        from: copy,
-        to: "/".into(),
-        writable: true,
-    }])
+    Ok(())
 }
 
 #[cfg(test)]

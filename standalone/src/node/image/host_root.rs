@@ -1,10 +1,10 @@
 //! Host root: the host's programs, read-only. `/etc` is generated; homes, `/tmp`, `/var`, `/run`
-//! and `/opt` are private.
+//! and `/opt` are private. A kept root has them, and links to programs, in one directory.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::mount::Mount;
 use super::{OPENHANDS, PodIdentity, etc_files};
@@ -56,6 +56,31 @@ pub(super) fn root(scratch: &Path, pod_identity: &PodIdentity) -> io::Result<Vec
         at: "/workspace".into(),
     });
     Ok(mounts)
+}
+
+/// Begins a root that is kept, in the empty directory `root`.
+pub(super) fn begin_kept(root: &Path, pod_identity: &PodIdentity) -> io::Result<()> {
+    own_directories(root, pod_identity)?;
+    for mount in PROGRAMS.iter().filter_map(|path| program(path)) {
+        if let Mount::Symlink { target, at } = mount {
+            let at = at.strip_prefix("/").map_err(io::Error::other)?;
+            std::os::unix::fs::symlink(target, root.join(at))?;
+        }
+    }
+    shared(root).map(drop)
+}
+
+/// Mounts of the host's files in a kept root.
+pub(super) fn kept_mounts() -> Vec<Mount> {
+    let programs = PROGRAMS.iter().filter_map(|path| program(path));
+    let programs = programs.filter(|mount| matches!(mount, Mount::Bind { .. }));
+    let shared = shared_parts().filter(|(_, metadata)| !is_copied(metadata));
+    let shared = shared.map(|(path, _)| read_only(path));
+    let workspace = Mount::Dir {
+        at: "/workspace".into(),
+    };
+    let mounts = [read_only("/usr")].into_iter().chain(programs);
+    mounts.chain(shared).chain([workspace]).collect()
 }
 
 fn read_only(path: impl AsRef<Path>) -> Mount {
@@ -110,23 +135,35 @@ fn home(home: &Path, owner: Option<u32>) -> io::Result<()> {
 /// Copies small shared files and links, which the container may change; mounts the rest.
 fn shared(scratch: &Path) -> io::Result<Vec<Mount>> {
     let mut mounts = Vec::new();
-    for name in SHARED.split_whitespace() {
-        let (from, to) = (Path::new("/etc").join(name), scratch.join("etc").join(name));
-        let Ok(metadata) = fs::symlink_metadata(&from) else {
-            continue;
-        };
+    for (from, metadata) in shared_parts() {
+        let to = from.strip_prefix("/").map_err(io::Error::other)?;
+        let to = scratch.join(to);
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent)?;
         }
-        if metadata.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
-        } else if metadata.is_file() && metadata.len() <= 4096 {
-            fs::write(&to, fs::read(&from)?)?;
-        } else {
+        if !is_copied(&metadata) {
             mounts.push(read_only(&from));
+        } else if metadata.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
+        } else {
+            fs::write(&to, fs::read(&from)?)?;
         }
     }
     Ok(mounts)
+}
+
+/// Shared parts of `/etc` that this machine has.
+fn shared_parts() -> impl Iterator<Item = (PathBuf, fs::Metadata)> {
+    let paths = SHARED.split_whitespace();
+    let paths = paths.map(|name| Path::new("/etc").join(name));
+    paths.filter_map(|path| {
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        Some((path, metadata))
+    })
+}
+
+fn is_copied(metadata: &fs::Metadata) -> bool {
+    metadata.is_symlink() || (metadata.is_file() && metadata.len() <= 4096)
 }
 
 #[cfg(test)]

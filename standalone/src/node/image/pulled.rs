@@ -53,8 +53,7 @@ pub(super) fn root(
         }
     }
     let upper = scratch.join(UPPER);
-    let top = image.layers.last().map(fs::metadata).transpose()?;
-    directory(&upper, top.as_ref(), &owner)?;
+    create_upper(image, &upper, &owner)?;
     let etc = upper.join("etc");
     let image_etc = image.find(Path::new("/etc")).and_then(fs::metadata).ok();
     directory(&etc, image_etc.as_ref(), &owner)?;
@@ -62,13 +61,7 @@ pub(super) fn root(
     for file in fs::read_dir(&etc)? {
         chown(file?.path(), Some(owner(0)), Some(owner(0)))?;
     }
-    let layers = image.layers.iter().filter_map(|layer| layer.file_name());
-    let store = image.layers.first().and_then(|layer| layer.parent());
-    let overlay = Mount::Overlay(OverlayRoot {
-        store: store.unwrap_or(Path::new("/")).to_owned(),
-        layers: layers.map(PathBuf::from).collect(),
-        scratch: scratch.to_owned(),
-    });
+    let overlay = Mount::Overlay(overlay(image, scratch, None));
     let volumes = image.config.config.volumes.keys();
     let volumes = volumes.map(|path| {
         Ok(Mount::Dir {
@@ -77,6 +70,38 @@ pub(super) fn root(
     });
     let volumes: io::Result<Vec<Mount>> = volumes.collect();
     Ok([vec![overlay], volumes?].concat())
+}
+
+/// Creates the directory of the changes, with mode and owner of the image's root.
+fn create_upper(image: &Image, upper: &Path, owner: impl Fn(u32) -> u32) -> io::Result<()> {
+    let top = image.layers.last().map(fs::metadata).transpose()?;
+    directory(upper, top.as_ref(), owner)
+}
+
+/// Overlay of the image, with changes in `scratch` or in the directory of kept ones.
+fn overlay(image: &Image, scratch: &Path, kept: Option<&Path>) -> OverlayRoot {
+    let layers = image.layers.iter().filter_map(|layer| layer.file_name());
+    let store = image.layers.first().and_then(|layer| layer.parent());
+    OverlayRoot {
+        store: store.unwrap_or(Path::new("/")).to_owned(),
+        layers: layers.map(PathBuf::from).collect(),
+        changes: kept.unwrap_or(scratch).to_owned(),
+        scratch: scratch.to_owned(),
+        is_kept: kept.is_some(),
+    }
+}
+
+/// Begins changes that are kept, in the empty directory `kept`.
+pub(super) fn begin_kept(image: &Image, kept: &Path, owner: impl Fn(u32) -> u32) -> io::Result<()> {
+    create_upper(image, &kept.join(UPPER), owner)
+}
+
+/// Root with kept changes. The node finds the mount points when it is mounted.
+pub(super) fn kept_root(image: &Image, kept: &Path, scratch: &Path) -> Vec<Mount> {
+    let volumes = image.config.config.volumes.keys();
+    let volumes = volumes.map(|path| Mount::Dir { at: path.into() });
+    let overlay = Mount::Overlay(overlay(image, scratch, Some(kept)));
+    [vec![overlay], volumes.collect()].concat()
 }
 
 /// Creates a directory with mode and owner of the image's.

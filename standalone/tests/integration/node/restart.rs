@@ -108,7 +108,7 @@ async fn node_shutdown_leaves_nothing_and_restart_resumes_pods() {
 }
 
 /// Node in a separate process, which can be killed or run as another user.
-fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> KilledOnDrop {
+pub(crate) fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> KilledOnDrop {
     let own = std::env::current_exe().unwrap();
     let (mut command, program) = match user {
         None => (Command::new(own), self_exe()),
@@ -159,7 +159,7 @@ async fn node_process_entry() {
     Box::pin(run).await.unwrap();
 }
 
-async fn serve(machine: &Machine) -> String {
+pub(crate) async fn serve(machine: &Machine) -> String {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

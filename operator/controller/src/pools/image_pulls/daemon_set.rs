@@ -130,6 +130,7 @@ mod tests {
 
     use super::*;
     use crate::config::Injection;
+    use crate::pod_features::PodFeatures;
     use crate::pools::shape::WarmPods;
     use crate::tests::{config, key, keys};
 
@@ -141,7 +142,10 @@ mod tests {
             config: &config,
             keys: &keys,
             // An init container pulls and holds the executor image in any case.
-            injection: Injection::ImageVolume,
+            features: PodFeatures {
+                injection: Injection::ImageVolume,
+                ..PodFeatures::default()
+            },
         };
         let pod_spec = json!({
             "nodeSelector": {"gpu": "true"},

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use SupervisorState::{Dormant, Ready, Starting};
 use crds::contract::control::{Init, PodOwner, Probe};
+use crds::contract::persistence::SaveReport;
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use futures::future::BoxFuture;
@@ -79,6 +80,15 @@ impl Supervisors for FakeSupervisors {
         })
     }
 
+    fn save<'a>(
+        &'a self,
+        _: &'a SupervisorAddress,
+        _: String,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<SaveReport, SupervisorError>> {
+        Box::pin(std::future::ready(Err(SupervisorError::Timeout)))
+    }
+
     fn accepts_connections<'a>(&'a self, _: &'a str, port: u16) -> BoxFuture<'a, bool> {
         Box::pin(std::future::ready(port == 80))
     }
@@ -126,7 +136,7 @@ fn run(restarts: u32) -> ContainerRun {
 
 fn supervisor(is_required: bool) -> ProbeTarget {
     let init = || {
-        Some(Init {
+        Ok(Init {
             sandbox_uid: Some("uid".into()),
             state: None,
             command: vec!["true".into()],

@@ -20,6 +20,10 @@ pub(super) fn container(
 ) -> Result<Container, BuildError> {
     let spec = &*context.entry.spec;
     let supervised = context.is_supervised();
+    let withheld = context
+        .persistence()
+        .map(|persistence| persistence.withheld);
+    let withheld = withheld.unwrap_or_default();
     let supervise = || [path::EXECUTOR, "supervise"].map(Into::into).to_vec();
     Ok(Container {
         name: names::CONTAINER.into(),
@@ -33,7 +37,7 @@ pub(super) fn container(
         env_from: params.secret.map(|secret| vec![env_from_secret(secret)]),
         ports: Some(ports(spec, supervised)?),
         resources: Some(resources::requirements(spec, &context.config.defaults)?),
-        security_context: Some(Profile::of(spec, context.config).container()),
+        security_context: Some(Profile::of(spec, context.config).container(&withheld)),
         volume_mounts: Some(volumes::mounts(context)),
         ..Container::default()
     })
@@ -66,6 +70,11 @@ fn variables(context: &BuildContext<'_>) -> Result<Vec<EnvVar>, BuildError> {
         all.push(env_from_field(variable::POD_IP, "status.podIP"));
         all.push(plain(variable::CONTROL_PUBLIC_KEY, control_key));
         all.push(plain(variable::IDENTITY_KEY, identity.to_text()));
+        if let Some(persistence) = context.persistence() {
+            let text = serde_json::to_string(&persistence);
+            // Numbers and names can always be serialized.
+            all.extend(text.ok().map(|text| plain(variable::PERSISTENCE, text)));
+        }
     }
     for (at, variable) in context.entry.spec.env.iter().enumerate() {
         all.push(own_variable(at, variable)?);

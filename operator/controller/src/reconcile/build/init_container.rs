@@ -14,7 +14,7 @@ use crate::config::Injection;
 /// User that copies the binary: any user but root.
 pub(crate) const NON_ROOT_UID: i64 = 65534;
 /// Path of the binary in the executor image.
-const PROGRAM: &str = "/sandbox-executor";
+pub(crate) const PROGRAM: &str = "/sandbox-executor";
 
 /// The init container; `None` if none is needed.
 pub(super) fn init_container(context: &BuildContext<'_>) -> Option<Container> {
@@ -22,7 +22,7 @@ pub(super) fn init_container(context: &BuildContext<'_>) -> Option<Container> {
     if !context.is_supervised() {
         return directory(context).map(|path| working_dir_init(context, image, path));
     }
-    let copies = context.injection == Injection::InitContainer;
+    let copies = context.features.injection == Injection::InitContainer;
     copies.then(|| executor_init(image))
 }
 

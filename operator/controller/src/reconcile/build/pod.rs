@@ -18,7 +18,8 @@ use super::{
 use crate::config::Injection;
 use crate::facts::{
     ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION, IMAGE_VOLUME,
-    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PodIdentity, RESTARTS_ANNOTATION,
+    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION, PodIdentity,
+    RESTARTS_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -30,18 +31,18 @@ pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, Bu
     let native = context.config.native_executor;
     plugins::check(&context.entry.spec, native, context.pool.is_some())?;
     let pod = pod_as_chosen(context, params)?;
-    let class = pod
-        .spec
-        .as_ref()
-        .and_then(|s| s.runtime_class_name.as_deref());
-    if context.injection != Injection::Auto || class.is_none_or(runtime_class::shares_kernel) {
+    let features = match &pod.spec {
+        Some(spec) => context.features.fitting(spec),
+        None => context.features,
+    };
+    if features == context.features {
         return Ok(pod);
     }
-    let copying = BuildContext {
-        injection: Injection::InitContainer,
+    let fitting = BuildContext {
+        features,
         ..*context
     };
-    pod_as_chosen(&copying, params)
+    pod_as_chosen(&fitting, params)
 }
 
 fn pod_as_chosen(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
@@ -92,7 +93,7 @@ fn pod_spec(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<PodSpe
         termination_grace_period_seconds: Some(settings.grace_seconds),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        host_users: settings.user_namespaces.then_some(false),
+        host_users: context.features.host_users(),
         image_pull_secrets: pull_secrets(context),
         node_selector: Some(settings.node_selector.clone()).filter(|s| !s.is_empty()),
         affinity: settings.affinity.clone(),
@@ -123,8 +124,14 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     if params.restarts > 0 {
         notes.insert(RESTARTS_ANNOTATION.to_owned(), params.restarts.to_string());
     }
-    if context.is_supervised() && context.injection == Injection::Auto {
+    if context.is_supervised() && context.features.injection == Injection::Auto {
         notes.insert(EXECUTOR_ANNOTATION.to_owned(), IMAGE_VOLUME.to_owned());
+    }
+    if let Some(text) = context
+        .persistence()
+        .and_then(|persistence| serde_json::to_string(&persistence).ok())
+    {
+        notes.insert(PERSISTENCE_ANNOTATION.to_owned(), text);
     }
     let rotation = key_rotation(&context.entry.spec);
     if rotation > 0 {

@@ -36,12 +36,22 @@ impl Profile {
         }
     }
 
-    /// Security context of the sandbox container.
-    pub(super) fn container(self) -> SecurityContext {
-        let (escalation, added) = match self {
-            Self::Restricted => (false, None),
-            Self::Sudo => (true, Some(SUDO.split(' ').map(str::to_owned).collect())),
+    /// Capabilities of the command.
+    pub(super) fn capabilities(self) -> impl Iterator<Item = &'static str> {
+        let names = match self {
+            Self::Restricted => "",
+            Self::Sudo => SUDO,
         };
+        names.split_whitespace()
+    }
+
+    /// Security context of the sandbox container. The supervisor has more capabilities than the
+    /// command: those that it withholds.
+    pub(super) fn container(self, withheld: &[String]) -> SecurityContext {
+        let escalation = self == Self::Sudo;
+        let own = self.capabilities().map(str::to_owned);
+        let added: Vec<_> = own.chain(withheld.iter().cloned()).collect();
+        let added = Some(added).filter(|added| !added.is_empty());
         SecurityContext {
             allow_privilege_escalation: Some(escalation),
             capabilities: Some(Capabilities {

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use crds::contract::persistence::{PersistenceLevel, RootMechanism};
+use crds::contract::variable;
 use crds::int_or_string::IntOrString;
 use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume};
 use serde_json::{Value, json};
 
+use super::persistence::{PersistenceObstacle, pod_persistence};
 use super::*;
-use crate::config::{ConfigMapMount, Injection, PodSettings};
+use crate::config::{ConfigMapMount, Injection, PodSettings, RootPersistence, UserNamespaces};
 use crate::facts::EXECUTOR_ANNOTATION;
+use crate::pod_features::PodFeatures;
 use crate::reconcile::init_message;
 use crate::tests::{build_context, built, config, entry, keys, plain, session, v0, v1};
 
@@ -108,13 +112,87 @@ fn pod_with_operator_settings() {
             path: "/etc/openhands/ca-bundle".into(),
         }],
         priority_class: Some("low".into()),
-        user_namespaces: true,
+        user_namespaces: UserNamespaces::Always,
         grace_seconds: 30,
         privileged_templates: false,
         network_policy: None,
     };
     config.defaults.runtime_class_name = Some("runsc".into());
     insta::assert_yaml_snapshot!(built(plain(), &config, &PodParams::default()).unwrap());
+}
+
+#[test]
+fn pod_of_a_sandbox_that_keeps_its_root() {
+    let fields = json!({"workspace": {"size": "1Gi"}, "persistence": "Root"});
+    let pod = build(changed(plain(), &fields)).unwrap();
+    let container = &pod.spec.as_ref().unwrap().containers[0];
+    insta::assert_yaml_snapshot!((&pod.metadata.annotations, &container.volume_mounts));
+    let variables = container.env.iter().flatten();
+    let mut names = variables.map(|variable| variable.name.as_str());
+    assert!(names.any(|name| name == variable::PERSISTENCE));
+}
+
+#[test]
+fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
+    let volume = json!({"size": "1Gi"});
+    let features = |root_persistence| PodFeatures {
+        root_persistence,
+        ..PodFeatures::default()
+    };
+    let [archive, node] = [RootPersistence::Archive, RootPersistence::Node].map(features);
+    for (fields, mechanism, reason) in [
+        (json!({}), archive, "has no workspace volume"),
+        (
+            json!({"workspace": volume, "command": null}),
+            node,
+            "without a supervisor",
+        ),
+        (
+            json!({"workspace": volume, "securityContext": {"runAsUser": 1000}}),
+            archive,
+            "starts as user 0",
+        ),
+        (
+            json!({"workspace": volume, "securityContext": {"runAsUser": 1000}}),
+            node,
+            "",
+        ),
+    ] {
+        let mut spec = changed(plain(), &fields);
+        spec.persistence = Some(PersistenceLevel::Root);
+        let obstacle = pod_persistence(&entry(spec), &config(), mechanism).err();
+        let said = obstacle.map(|obstacle| obstacle.to_string());
+        assert!(
+            said.as_deref().unwrap_or_default().contains(reason),
+            "{fields}: {said:?}"
+        );
+        assert_eq!(said.is_none(), reason.is_empty(), "{fields}");
+    }
+    let mut old = entry(changed(
+        plain(),
+        &json!({"workspace": volume, "persistence": "Root"}),
+    ));
+    old.status.workspace_claim = Some("a-workspace".into());
+    let obstacle = pod_persistence(&old, &config(), archive).unwrap_err();
+    assert_eq!(obstacle, PersistenceObstacle::PlainVolume);
+    old.status.has_state_volume = true;
+    let persistence = pod_persistence(&old, &config(), archive).unwrap().unwrap();
+    assert_eq!(persistence.root, RootMechanism::Archive);
+    assert_eq!(
+        persistence.withheld.join(" "),
+        "CHOWN DAC_OVERRIDE FOWNER FSETID SETFCAP SETPCAP"
+    );
+    let disabled = features(RootPersistence::None);
+    let obstacle = pod_persistence(&old, &config(), disabled).unwrap_err();
+    assert_eq!(obstacle, PersistenceObstacle::Disabled);
+    // The mechanism of a volume stays.
+    old.status.root_mechanism = Some(RootMechanism::Overlay);
+    let without = PodFeatures {
+        user_namespaces: UserNamespaces::Never,
+        ..archive
+    };
+    let obstacle = pod_persistence(&old, &config(), without).unwrap_err();
+    assert_eq!(obstacle, PersistenceObstacle::NoUserNamespace);
 }
 
 #[test]
@@ -147,6 +225,65 @@ fn pod_copies_the_executor_under_a_class_that_may_be_a_virtual_machine() {
             .contains_key(EXECUTOR_ANNOTATION);
         assert_eq!(is_marked, mounts, "{spec}");
     }
+}
+
+#[test]
+fn pod_has_a_user_namespace_where_it_fits() {
+    let template = |spec: Value| json!({"podTemplate": {"spec": spec}});
+    let nfs = json!({"name": "share", "nfs": {"server": "s", "path": "/"}});
+    for (setting, spec, expected) in [
+        (UserNamespaces::Never, json!({}), None),
+        (UserNamespaces::Auto, json!({}), Some(false)),
+        (
+            UserNamespaces::Auto,
+            json!({"securityContext": {"runAsUser": 1000}}),
+            Some(false),
+        ),
+        (
+            UserNamespaces::Auto,
+            json!({"runtimeClassName": "gvisor"}),
+            None,
+        ),
+        (
+            UserNamespaces::Always,
+            json!({"runtimeClassName": "gvisor"}),
+            Some(false),
+        ),
+        (
+            UserNamespaces::Auto,
+            template(json!({"hostNetwork": true})),
+            None,
+        ),
+        (
+            UserNamespaces::Auto,
+            template(json!({"volumes": [nfs]})),
+            None,
+        ),
+        (
+            UserNamespaces::Auto,
+            template(json!({"hostUsers": true})),
+            Some(true),
+        ),
+        (
+            UserNamespaces::Never,
+            template(json!({"hostUsers": false})),
+            Some(false),
+        ),
+    ] {
+        let mut config = config();
+        config.pods.user_namespaces = setting;
+        config.pods.privileged_templates = true;
+        let pod = built(changed(plain(), &spec), &config, &PodParams::default()).unwrap();
+        assert_eq!(pod.spec.unwrap().host_users, expected, "{setting:?} {spec}");
+    }
+}
+
+#[test]
+fn template_cannot_leave_the_user_namespace_without_privileges() {
+    let mut config = config();
+    config.pods.user_namespaces = UserNamespaces::Auto;
+    let spec = json!({"podTemplate": {"spec": {"hostUsers": true}}});
+    built(changed(plain(), &spec), &config, &PodParams::default()).unwrap_err();
 }
 
 #[test]

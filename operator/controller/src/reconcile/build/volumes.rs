@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::persistence::{STATE_DIR, WORKSPACE_DIR, has_state_volume};
 use super::resources::{quantity, value};
 use super::{BuildContext, BuildError};
 use crate::config::{ConfigMapMount, Injection};
@@ -80,7 +81,13 @@ pub(super) fn volumes(context: &BuildContext<'_>) -> Vec<Volume> {
 
 /// All mounts of the sandbox container.
 pub(super) fn mounts(context: &BuildContext<'_>) -> Vec<VolumeMount> {
-    let mut all = vec![mount(WORK, workspace_path(&context.entry.spec))];
+    let mut all = vec![workspace_mount(context)];
+    if context.persistence().is_some() {
+        all.push(VolumeMount {
+            sub_path: Some(STATE_DIR.into()),
+            ..mount(WORK, path::STORE_DIR)
+        });
+    }
     if context.is_supervised() {
         all.push(read_only(BIN, path::BIN_DIR));
         all.push(mount(STATE, path::STATE_DIR));
@@ -88,6 +95,16 @@ pub(super) fn mounts(context: &BuildContext<'_>) -> Vec<VolumeMount> {
     let config_maps = context.config.pods.config_maps.iter().enumerate();
     all.extend(config_maps.map(|(at, map)| read_only(&config_name(at), &map.path)));
     all
+}
+
+/// Mount of the workspace, which is a directory of a volume that has state as well.
+fn workspace_mount(context: &BuildContext<'_>) -> VolumeMount {
+    let entry = context.entry;
+    let shares = entry.spec.workspace.is_some() && has_state_volume(entry, context.config);
+    VolumeMount {
+        sub_path: shares.then(|| WORKSPACE_DIR.to_owned()),
+        ..mount(WORK, workspace_path(&entry.spec))
+    }
 }
 
 pub(super) fn mount(name: &str, path: &str) -> VolumeMount {
@@ -121,7 +138,7 @@ fn workspace(context: &BuildContext<'_>) -> Volume {
 }
 
 fn executor(context: &BuildContext<'_>) -> Volume {
-    match context.injection {
+    match context.features.injection {
         Injection::InitContainer => empty(BIN, EmptyDirVolumeSource::default()),
         Injection::ImageVolume | Injection::Auto => image(&context.config.executor_image),
     }

@@ -29,6 +29,8 @@ fn context_of(api: &FakeApi, config: ControllerConfig) -> Context {
 
 fn observed(spec: SandboxSpec) -> Observed {
     Observed {
+        level: crds::contract::persistence::PersistenceLevel::Workspace,
+        persistence_obstacle: None,
         plugins: Vec::new(),
         entry: Arc::new(entry(spec)),
         facts: Facts::default(),

@@ -29,7 +29,8 @@ fn with_large_variables(count: u32) -> SandboxSpec {
 }
 
 fn init_of(spec: SandboxSpec) -> Init {
-    init(&build_context(&entry(spec), &config(), &keys()), 0, false).unwrap()
+    let target = InitTarget::default();
+    init(&build_context(&entry(spec), &config(), &keys()), target).unwrap()
 }
 
 fn rotated(spec: SandboxSpec, key_rotation: u32) -> Environment {
@@ -120,8 +121,8 @@ fn path_urls_set_vscode_base_path() {
 
 #[test]
 fn init_message_rejects_variables_over_exec_limit() {
-    let fault =
-        |spec| init(&build_context(&entry(spec), &config(), &keys()), 0, false).unwrap_err();
+    let target = InitTarget::default();
+    let fault = |spec| init(&build_context(&entry(spec), &config(), &keys()), target).unwrap_err();
     let long = "x".repeat(128 * 1024);
     let error = fault(sealed(v1(), &[("LONG", &long)]));
     assert!(matches!(&error, InitError::Variable(name) if name == "LONG"));

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use crds::conditions::Reason;
 use crds::contract::control::Probe;
+use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::SandboxStatus;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Deadlines;
 use crate::facts::WarmMatch;
+use crate::reconcile::build::persistence::PersistenceObstacle;
 use shared::index::Entry;
 
 /// Terminations of the command, or losses of the Pod, before first readiness that fail a start.
@@ -32,6 +34,10 @@ pub struct PlanInput<'a> {
     pub url: &'a str,
     /// Condition of readiness. The supervisor evaluates it; without one only the port counts.
     pub probe: Probe,
+    /// What a pause is to keep.
+    pub level: PersistenceLevel,
+    /// Reason for which Pods of this spec keep less than it asks for.
+    pub persistence_obstacle: Option<PersistenceObstacle>,
     /// Names of the plugins of the command.
     pub plugins: &'a [String],
 }
@@ -97,6 +103,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Probe the readiness of the sandbox.
     pub probe_readiness: bool,
+    /// Have the state of the sandbox saved before its Pod is deleted.
+    pub save: bool,
     /// Query the idle time.
     pub check_idle: bool,
     /// Write a changed status now. Routine details of the first seconds of a start are not

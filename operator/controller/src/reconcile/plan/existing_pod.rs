@@ -31,6 +31,9 @@ impl Planner<'_> {
         status.warm = pod.was_warm();
         self.adopt_claim(pod);
         self.record_claim();
+        let mechanism = pod.persistence.as_ref().map(|persistence| persistence.root);
+        let recorded = &mut self.plan.status.root_mechanism;
+        *recorded = recorded.or(mechanism);
         if let Some((reason, message)) = lost_pod_reason(pod) {
             self.mark_pod_lost(&reason, &message);
             let node_lost = pod.phase == PodPhase::Unknown || reason == "NodeLost";
@@ -102,6 +105,10 @@ impl Planner<'_> {
         if count > known.max(pod.restarts_before) {
             let reason = pod.container.last_termination.as_deref();
             self.record_restart(reason.unwrap_or("Unknown"));
+            if self.plan.status.pod_uid.as_ref() == Some(&pod.uid) {
+                let incarnation = &mut self.plan.status.incarnation;
+                *incarnation = incarnation.saturating_add(1);
+            }
         }
         self.plan.status.restarts.count = count.max(known);
     }
@@ -152,6 +159,7 @@ impl Planner<'_> {
         if self.plan.status.phase != Phase::Running {
             self.plan.status.ready_at = Some(self.now.into());
         }
+        self.record_restored(pod);
         self.set_phase(
             Phase::Running,
             Reason::Ready,

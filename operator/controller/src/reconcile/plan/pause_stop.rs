@@ -17,7 +17,10 @@ impl Planner<'_> {
         self.set_pausing(by);
         self.plan.status.stopped_at = None;
         if let Some(pod) = &self.facts.pod {
-            return self.ensure_pod_deleted(pod);
+            if !self.awaits_save(pod) {
+                self.ensure_pod_deleted(pod);
+            }
+            return;
         }
         self.plan.status.phase = Phase::Paused;
         let since = self.plan.status.paused_at.get_or_insert(self.now.into()).0;
@@ -54,6 +57,8 @@ impl Planner<'_> {
         }
         if let Some(name) = self.plan.status.workspace_claim.take() {
             self.plan.actions.push(Action::DeleteClaim { name });
+            self.plan.status.has_state_volume = false;
+            self.plan.status.root_mechanism = None;
         }
         if entry.has_sealed_env {
             self.plan.actions.push(Action::DropSealedEnv);
@@ -68,6 +73,8 @@ impl Planner<'_> {
         self.plan.status.pod_status = Some(PodStatus::NotFound);
         self.plan.status.paused_at = None;
         self.plan.status.pause_reason = None;
+        self.plan.status.persisted = None;
+        self.plan.status.restored = None;
         let since = self.plan.status.stopped_at.get_or_insert(self.now.into()).0;
         if self.is_due(deadline_after(
             since,

@@ -12,6 +12,9 @@ use crate::facts::{PodFacts, QuotaDecision, WarmSupply};
 impl Planner<'_> {
     /// Plans for desired state `Running`.
     pub(super) fn plan_running(&mut self) {
+        if self.finishes_save() {
+            return;
+        }
         let status = &self.input.entry.status;
         let known = status.observed_generation == Some(self.input.entry.generation);
         let restarts = self.pool_template_changed() || self.is_restart_due();
@@ -28,7 +31,9 @@ impl Planner<'_> {
             .pause_reason
             .is_some_and(|by| by != PauseReason::Requested);
         let cancelled = status.phase == Phase::Pausing && is_automatic;
-        let kept = cancelled || self.is_pod_of_unreported_start();
+        let pod = self.facts.pod.as_ref();
+        let saves = pod.is_some_and(|pod| self.has_begun_save(pod));
+        let kept = (cancelled && !saves) || self.is_pod_of_unreported_start();
         let leftover = starts && status.phase != Phase::Pending && !kept;
         match &self.facts.pod {
             None => self.plan_missing_pod(),

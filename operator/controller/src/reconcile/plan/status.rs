@@ -1,6 +1,7 @@
 //! Fields of the status that follow from others, and helpers that set them.
 
 use crds::conditions::{ConditionType, Reason, condition};
+use crds::contract::persistence::PersistenceLevel;
 use crds::names;
 use crds::sandbox::{Phase, PodStatus, SandboxStatus};
 use jiff::Timestamp;
@@ -29,6 +30,7 @@ impl<'a> Planner<'a> {
             actions: Vec::new(),
             probe_readiness: false,
             check_idle: false,
+            save: false,
             write_status: true,
             pod_lost: false,
             status: input.entry.status.clone(),
@@ -187,8 +189,11 @@ impl<'a> Planner<'a> {
         if self.input.entry.spec.workspace.is_some() {
             let warm = self.facts.pod.as_ref().filter(|pod| pod.was_warm());
             let owner = warm.map_or(&self.input.entry.key.name, |pod| &pod.name);
-            let name = || names::workspace_claim(owner);
-            self.plan.status.workspace_claim.get_or_insert_with(name);
+            let status = &mut self.plan.status;
+            if status.workspace_claim.is_none() {
+                status.workspace_claim = Some(names::workspace_claim(owner));
+                status.has_state_volume = self.input.level > PersistenceLevel::Workspace;
+            }
         }
     }
 

@@ -5,6 +5,7 @@ mod idle;
 mod lifecycle_doc;
 mod lost_pods;
 mod pause_stop;
+mod persistence;
 mod properties;
 mod running;
 mod start;
@@ -25,6 +26,7 @@ use crate::facts::{
     Container, ContainerState, IdleReport, PodFacts, PodPhase, ProbeResult, QuotaDecision,
     StartProblem, StartProblemKind,
 };
+use crate::reconcile::build::persistence::PersistenceObstacle;
 use crate::tests::{entry, plain};
 use shared::index::Entry;
 
@@ -35,6 +37,7 @@ pub(super) struct PlanFixture {
     pub(super) facts: Facts,
     pub(super) deadlines: Deadlines,
     pub(super) probe: Probe,
+    pub(super) obstacle: Option<PersistenceObstacle>,
     pub(super) now: Timestamp,
 }
 
@@ -57,6 +60,7 @@ impl PlanFixture {
                 port: None,
                 path: None,
             },
+            obstacle: None,
             now: Timestamp::from_second(1_000_000).unwrap(),
         }
     }
@@ -140,6 +144,8 @@ impl PlanFixture {
             deadlines: self.deadlines,
             url: "https://abcdefghijklmnop.example.com",
             probe: self.probe.clone(),
+            level: self.entry.spec.persistence.unwrap_or_default(),
+            persistence_obstacle: self.obstacle,
             plugins: &[],
         }
     }

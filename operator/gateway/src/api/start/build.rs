@@ -51,6 +51,7 @@ impl Api {
             runtime_class_name: start.runtime_class.clone(),
             security_context: start.security_context.clone(),
             workspace: Some(config.workspace()),
+            persistence: start.persistence,
             session: Some(Session {
                 tenant: tenant.to_owned(),
                 id: start.session.clone(),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::{PullPolicy, SecurityContext};
 use crds::shell_words;
 use schemars::{JsonSchema, Schema};
@@ -55,6 +56,9 @@ pub(in crate::api) struct StartRequest {
     run_as_group: Option<i64>,
     /// Group id that owns the workspace.
     fs_group: Option<i64>,
+    /// What a pause keeps: `Workspace`, `Root` (all changed files) or `Memory` (processes as well).
+    /// Absent: the default of the installation.
+    persistence: Option<String>,
     /// `Always`, `IfNotPresent` or `Never`.
     image_pull_policy: Option<String>,
     #[serde(flatten)]
@@ -93,6 +97,7 @@ pub(in crate::api) struct Start {
     pub(super) resource_factor: Option<f64>,
     pub(super) runtime_class: Option<String>,
     pub(super) security_context: Option<SecurityContext>,
+    pub(super) persistence: Option<PersistenceLevel>,
     pub(super) pull_policy: Option<PullPolicy>,
     /// Remarks for `status_detail`.
     pub(super) notes: Vec<String>,
@@ -114,6 +119,7 @@ impl StartRequest {
             resource_factor: factor,
             runtime_class: class.name,
             security_context: security_context(self.run_as_user, self.run_as_group, self.fs_group)?,
+            persistence: persistence(self.persistence.as_deref())?,
             pull_policy: pull_policy(self.image_pull_policy.as_deref())?,
             notes: notes.into_iter().flatten().collect(),
         })
@@ -232,6 +238,12 @@ fn security_context(
         run_as_group,
         fs_group,
     }))
+}
+
+fn persistence(level: Option<&str>) -> Result<Option<PersistenceLevel>, ApiError> {
+    let level = level.filter(|level| !level.is_empty()).map(str::parse);
+    let level: Result<Option<PersistenceLevel>, _> = level.transpose();
+    level.map_err(|error| ApiError::bad_request(format!("persistence: {error}")))
 }
 
 fn pull_policy(policy: Option<&str>) -> Result<Option<PullPolicy>, ApiError> {

@@ -1,19 +1,16 @@
-//! The probe for image volumes, once for each leader: creates a Pod, waits for its verdict and deletes
-//! it in any case. A Pod that a dead leader left is replaced.
-
-mod probe_pod;
+//! Runs the Pod of a probe: creates it, waits for its verdict and deletes it in any case. A Pod that
+//! a dead leader left is replaced.
 
 use std::time::Duration;
 
 use crds::names;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::probe_pod::NAME;
-use crate::config::Injection;
+use super::verdict::{self, Verdict};
 use crate::context::Context;
 use shared::kubernetes::client::with_timeout;
 use shared::runtime_class;
@@ -24,41 +21,38 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for the deletion, within that of a shutdown.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Finds out once whether Pods can mount the executor image.
-pub(crate) async fn probe(context: &Context, shutdown: &CancellationToken) {
-    if context.config.pods.injection != Injection::Auto {
-        return;
-    }
-    match answer(context, shutdown).await {
-        None => {}
-        Some(Ok(())) => {
-            context.injection.record_proof();
-            tracing::info!("new Pods mount the executor image as a volume");
-        }
-        Some(Err(reason)) => {
-            tracing::info!(reason, "new Pods copy the executor in an init container");
-        }
-    }
+/// A question about the cluster that one Pod answers by success or failure.
+#[derive(Debug)]
+pub(super) struct Probe {
+    /// Name in logs, metrics and the record.
+    pub(super) name: &'static str,
+    pub(super) pod: Pod,
+    /// Reason if the API server created the Pod without the fields in question.
+    pub(super) dropped: fn(&Pod) -> Option<&'static str>,
 }
 
-/// The answer, unless the process ends before.
-async fn answer(context: &Context, shutdown: &CancellationToken) -> Option<Result<(), String>> {
+/// The verdict, unless the process ends before.
+pub(super) async fn run(
+    context: &Context,
+    probe: &Probe,
+    shutdown: &CancellationToken,
+) -> Option<Verdict> {
     let class = context.config.defaults.runtime_class_name.as_deref();
     if let Some(class) = class.filter(|class| !runtime_class::shares_kernel(class)) {
-        return Some(Err(format!("the default runtime class is {class}")));
+        let reason = format!("the default runtime class is {class}");
+        return Some(Verdict::Fails(reason));
     }
     let pods = Api::<Pod>::namespaced(context.client.clone(), namespace(context));
     let mut last = None;
-    let ask = timeout(TIME_LIMIT, Box::pin(run_pod(&pods, context, &mut last)));
-    let answer = shutdown.run_until_cancelled(ask).await;
-    delete(&pods).await;
-    let answer = answer?;
+    let ask = Box::pin(run_pod(&pods, context, probe, &mut last));
+    let answer = shutdown.run_until_cancelled(timeout(TIME_LIMIT, ask)).await;
+    delete(&pods, &probe.pod.name_any()).await;
     let late = || format!("no answer within {} s", TIME_LIMIT.as_secs());
-    Some(answer.unwrap_or_else(|_| Err(last.unwrap_or_else(late))))
+    Some(answer?.unwrap_or_else(|_| Verdict::Unknown(last.unwrap_or_else(late))))
 }
 
 /// Namespace of the sandboxes; if they are in all, that of the controller.
-fn namespace(context: &Context) -> &str {
+pub(super) fn namespace(context: &Context) -> &str {
     let config = &context.config;
     let own = config.leader.as_ref().map(|lease| lease.namespace.as_str());
     config.namespace.as_deref().or(own).unwrap_or("default")
@@ -68,18 +62,25 @@ fn namespace(context: &Context) -> &str {
 async fn run_pod(
     pods: &Api<Pod>,
     context: &Context,
+    probe: &Probe,
     last: &mut Option<String>,
-) -> Result<(), String> {
-    let mut pod = create(pods, &probe_pod::build(&context.config), last).await?;
+) -> Verdict {
+    let mut pod = match create(pods, &probe.pod, last).await {
+        Ok(pod) => pod,
+        Err(reason) => return Verdict::Fails(reason),
+    };
+    if let Some(reason) = (probe.dropped)(&pod) {
+        return Verdict::Fails(reason.into());
+    }
     loop {
-        if let Some(verdict) = probe_pod::verdict(&pod) {
+        if let Some(verdict) = verdict::read(&pod, context.clock.now()) {
             return verdict;
         }
-        *last = probe_pod::problem(&pod);
+        *last = verdict::problem(&pod);
         sleep(POLL_INTERVAL).await;
-        match with_timeout(pods.get_opt(NAME)).await {
+        match with_timeout(pods.get_opt(&probe.pod.name_any())).await {
             Ok(Some(found)) => pod = found,
-            Ok(None) => return Err("the probe Pod was deleted".into()),
+            Ok(None) => return Verdict::Unknown("the probe Pod was deleted".into()),
             Err(error) => *last = Some(error.to_string()),
         }
     }
@@ -92,7 +93,7 @@ async fn create(pods: &Api<Pod>, pod: &Pod, last: &mut Option<String>) -> Result
         ..PostParams::default()
     };
     loop {
-        delete(pods).await;
+        delete(pods, &pod.name_any()).await;
         match with_timeout(pods.create(&params, pod)).await {
             Ok(created) => return Ok(created),
             Err(error) if error.is_server_error() || error.is_not_found() => {
@@ -105,10 +106,10 @@ async fn create(pods: &Api<Pod>, pod: &Pod, last: &mut Option<String>) -> Result
 }
 
 /// Deletes the Pod, if it exists. The next leader finds it otherwise, and its deadline ends it.
-async fn delete(pods: &Api<Pod>) {
+async fn delete(pods: &Api<Pod>, name: &str) {
     let now = DeleteParams::default().grace_period(0);
     let deletion = async {
-        while let Err(error) = with_timeout(pods.delete(NAME, &now)).await {
+        while let Err(error) = with_timeout(pods.delete(name, &now)).await {
             if error.is_not_found() {
                 return;
             }
@@ -116,6 +117,6 @@ async fn delete(pods: &Api<Pod>) {
         }
     };
     if timeout(DELETION_TIMEOUT, deletion).await.is_err() {
-        tracing::warn!(pod = NAME, "cannot delete the probe Pod");
+        tracing::warn!(pod = name, "cannot delete the probe Pod");
     }
 }

@@ -1,0 +1,218 @@
+//! Dump and restore of a tree by CRIU.
+
+mod images;
+mod log;
+mod messages;
+mod protobuf;
+mod scratch;
+mod session;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use self::images::capture::ImageCapture;
+use self::images::serve::ImageServer;
+use self::messages::{CommonOptions, dump_request, restore_request};
+use self::scratch::ScratchFolder;
+use self::session::{FIRST_INHERITED, Outcome, Session};
+use crate::archive::manifest::Manifest;
+use crate::archive::reader::ArchiveReader;
+use crate::archive::writer::ArchiveWriter;
+use crate::deadline::{Deadline, monotonic_now};
+use crate::descriptors::outside_pipes;
+use crate::error::{CheckpointError, FailureReason};
+use crate::options::{DumpOptions, DumpReport, Limits, RestoreOptions, Restored};
+use crate::process_tree::{ProcessTree, exists, is_own_child};
+
+/// Time in which process 1 reaps what is left of a failed restore, so that another can follow.
+const REAP_GRACE: Duration = Duration::from_millis(500);
+const REAP_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The program, and a folder that no process of a tree can write, for its socket.
+#[derive(Debug, Clone)]
+pub struct Criu {
+    pub program: PathBuf,
+    pub scratch: PathBuf,
+}
+
+impl Criu {
+    /// Saves the tree below a process into one file. Without `leave_running` the tree is killed
+    /// once the archive is complete and approved; before that, a failure lets it go on.
+    pub fn dump(
+        &self,
+        root: i32,
+        archive: &Path,
+        mut options: DumpOptions<'_>,
+    ) -> Result<DumpReport, CheckpointError> {
+        let start = monotonic_now();
+        let tree = ProcessTree::read(root).ok_or(FailureReason::ProcessMissing)?;
+        let (lowest_pid, highest_pid) = tree.pid_range();
+        let mut manifest = Manifest {
+            root_pid: root,
+            pids: tree.pids.clone(),
+            highest_pid,
+            lowest_pid,
+            outside_pipes: outside_pipes(&tree),
+            image_bytes: 0,
+        };
+        let scratch = ScratchFolder::create(&self.scratch).map_err(FailureReason::Io)?;
+        let listener = scratch
+            .listen("streamer-capture.sock")
+            .map_err(FailureReason::Io)?;
+        let bytes = options.limits.bytes;
+        let writer = ArchiveWriter::create(archive, options.key, options.context, bytes)?;
+        let mut session = match Session::start(&self.program, options.limits.time, Vec::new()) {
+            Ok(session) => session,
+            Err(error) => {
+                writer.discard();
+                return Err(error.into());
+            }
+        };
+        let mut capture = ImageCapture::new(listener, session.pid(), writer);
+        let request = dump_request(
+            &common_options(&scratch, options.limits),
+            root,
+            options.leave_running,
+            options.find_watched_files,
+        );
+        let mut archive_bytes = 0;
+        let result = session.send(&request).and_then(|()| {
+            session.run(&mut capture, |step, capture| {
+                if step == "post-dump" {
+                    let archive = capture.archive();
+                    manifest.image_bytes = archive.image_bytes();
+                    archive_bytes = complete(archive, &manifest, &mut options)?;
+                }
+                Ok(())
+            })
+        });
+        let is_complete = archive_bytes > 0;
+        match conclude(result, session) {
+            Ok((_, _)) if is_complete => Ok(DumpReport {
+                archive_bytes,
+                manifest,
+                duration: monotonic_now().saturating_sub(start),
+            }),
+            concluded => {
+                capture.into_archive().discard();
+                tree.resume_stopped();
+                Err(concluded.err().unwrap_or(FailureReason::Protocol.into()))
+            }
+        }
+    }
+
+    /// Restores a tree from its archive. The root becomes a child of this process; its number and
+    /// those of all others must be free.
+    pub fn restore(
+        &self,
+        archive: &Path,
+        options: RestoreOptions<'_>,
+    ) -> Result<Restored, CheckpointError> {
+        let start = monotonic_now();
+        let reader = ArchiveReader::open(archive, options.key, options.context)?;
+        let manifest = reader.manifest.clone();
+        if let Some(missing) = missing_descriptor(&manifest, &options.descriptors) {
+            return Err(FailureReason::DescriptorMissing(missing).into());
+        }
+        // Checked here too, so that what is left of a failure can be told from another process.
+        if manifest.pids.iter().any(|pid| exists(*pid)) {
+            return Err(FailureReason::PidInUse.into());
+        }
+        let scratch = ScratchFolder::create(&self.scratch).map_err(FailureReason::Io)?;
+        let listener = scratch
+            .listen("streamer-serve.sock")
+            .map_err(FailureReason::Io)?;
+        let (names, descriptors): (Vec<String>, Vec<OwnedFd>) =
+            options.descriptors.into_iter().unzip();
+        let mut session = Session::start(&self.program, options.limits.time, descriptors)?;
+        let inherited: Vec<_> = names.into_iter().zip(FIRST_INHERITED..).collect();
+        let mut server = ImageServer::new(listener, session.pid(), reader);
+        let common = common_options(&scratch, options.limits);
+        let mut is_approved = false;
+        let result = session
+            .send(&restore_request(&common, &inherited))
+            .and_then(|()| {
+                session.run(&mut server, |step, _| {
+                    if step == "post-restore" && !is_approved {
+                        (options.approve)(&manifest).map_err(FailureReason::Vetoed)?;
+                        is_approved = true;
+                    }
+                    Ok(())
+                })
+            });
+        drop(server);
+        match conclude(result, session) {
+            Ok((outcome, terminals)) if is_approved => Ok(Restored {
+                pid: outcome.pid.unwrap_or(manifest.root_pid),
+                terminals,
+                manifest,
+                duration: monotonic_now().saturating_sub(start),
+            }),
+            concluded => {
+                kill_remains(&manifest);
+                Err(concluded.err().unwrap_or(FailureReason::Protocol.into()))
+            }
+        }
+    }
+}
+
+fn common_options(scratch: &ScratchFolder, limits: Limits) -> CommonOptions {
+    CommonOptions {
+        folder: scratch.descriptor(),
+        timeout: limits.time.as_secs().max(1),
+    }
+}
+
+/// The images have all arrived and the tree stands still.
+fn complete(
+    archive: &mut ArchiveWriter,
+    manifest: &Manifest,
+    options: &mut DumpOptions<'_>,
+) -> Result<u64, FailureReason> {
+    let bytes = archive.complete(manifest.clone(), options.sync)?;
+    (options.approve)(manifest).map_err(FailureReason::Vetoed)?;
+    archive.put_in_place(options.sync)?;
+    Ok(bytes)
+}
+
+/// Ends CRIU and finds the reason of a failure in what it said.
+fn conclude(
+    result: Result<Outcome, FailureReason>,
+    session: Session,
+) -> Result<(Outcome, Vec<OwnedFd>), CheckpointError> {
+    let (log, terminals) = session.finish();
+    let log = log.to_text();
+    let reason = match result {
+        Ok(outcome) if outcome.success => return Ok((outcome, terminals)),
+        Ok(outcome) => log::reason_of(&format!("{}\n{log}", outcome.error)),
+        Err(FailureReason::Criu) => log::reason_of(&log),
+        Err(reason) => reason,
+    };
+    Err(CheckpointError { reason, log })
+}
+
+fn missing_descriptor(manifest: &Manifest, given: &[(String, OwnedFd)]) -> Option<String> {
+    let names = manifest.outside_pipes.iter().map(|pipe| &pipe.name);
+    let mut missing = names.filter(|name| !given.iter().any(|(key, _)| key == *name));
+    missing.next().cloned()
+}
+
+/// Ends processes that a killed CRIU left behind and reaps the root, a child of this process. The
+/// others become children of process 1, which reaps them.
+fn kill_remains(manifest: &Manifest) {
+    let root = manifest.root_pid;
+    if is_own_child(root)
+        && let Some(tree) = ProcessTree::read(root)
+    {
+        tree.kill();
+        // The caller may reap all children itself.
+        let _ = waitpid(Pid::from_raw(root), WaitOptions::empty());
+    }
+    let deadline = Deadline::after(REAP_GRACE);
+    while manifest.pids.iter().any(|pid| exists(*pid)) && deadline.remaining().is_some() {
+        std::thread::sleep(REAP_INTERVAL);
+    }
+}

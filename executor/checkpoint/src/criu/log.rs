@@ -1,0 +1,118 @@
+//! The end of CRIU's log, and the reason for a failure that it tells.
+
+use std::collections::VecDeque;
+
+use crate::error::FailureReason;
+
+const MAX_LOG_BYTES: usize = 4096;
+
+/// Keeps the last 4 KiB.
+#[derive(Debug, Default)]
+pub(super) struct LogTail(VecDeque<u8>);
+
+impl LogTail {
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+        let surplus = self.0.len().saturating_sub(MAX_LOG_BYTES);
+        self.0.drain(..surplus);
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let bytes: Vec<u8> = self.0.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+type KnownMessage = (&'static [&'static str], fn() -> FailureReason);
+
+/// Parts of CRIU's messages, in lower case, and the reason that each tells. The first match of
+/// this order counts: a general message often follows the one that tells why.
+const REASONS: &[KnownMessage] = &[
+    (&["seccomp"], || FailureReason::SeccompFilter),
+    (&["io_uring"], || FailureReason::IoUring),
+    (&["can't dump that handle"], || FailureReason::WatchedFiles),
+    (&["inotify"], || FailureReason::WatchedFiles),
+    (&["fanotify"], || FailureReason::WatchedFiles),
+    (&["irmap"], || FailureReason::WatchedFiles),
+    (&["ptraced by"], || FailureReason::Traced),
+    (&["no such process"], || FailureReason::ProcessMissing),
+    (&["nested", "namespace"], || FailureReason::NestedNamespaces),
+    (&["namespace", "not supported"], || {
+        FailureReason::NestedNamespaces
+    }),
+    (&["external socket"], || FailureReason::OutsideSocket),
+    (&["without peer"], || FailureReason::OutsideSocket),
+    (&["unreachable peer"], || FailureReason::OutsideSocket),
+    (&["bad size"], || FailureReason::FileChanged),
+    (&["bad mode"], || FailureReason::FileChanged),
+    (&["build-id"], || FailureReason::FileChanged),
+    (&["can't fork for", "file exists"], || {
+        FailureReason::PidInUse
+    }),
+    (&["pid", "do not match"], || FailureReason::PidInUse),
+    (&["cannot assign requested address"], || {
+        FailureReason::AddressMissing
+    }),
+    (&["cpu", "not supported"], || FailureReason::CpuMismatch),
+    (&["cpu", "mismatch"], || FailureReason::CpuMismatch),
+    (&["unsupported file type"], || {
+        FailureReason::UnsupportedObject
+    }),
+    (&["can't dump file"], || FailureReason::UnsupportedObject),
+    (&["unknown shit"], || FailureReason::UnsupportedObject),
+    (&["can't open file", "no such file"], || {
+        FailureReason::MissingFile
+    }),
+    (&["can't open", "no such file"], || {
+        FailureReason::MissingFile
+    }),
+    (&["operation not permitted"], || FailureReason::NotPermitted),
+    (&["permission denied"], || FailureReason::NotPermitted),
+    (&["unseizable"], || FailureReason::NotPermitted),
+];
+
+/// Reason by the log; [`FailureReason::Criu`] for a message that is not known.
+pub(super) fn reason_of(log: &str) -> FailureReason {
+    let lines: Vec<String> = log
+        .lines()
+        .filter(|line| line.contains("Error") || !line.contains("Warn"))
+        .map(str::to_lowercase)
+        .collect();
+    let told = REASONS.iter().find(|(parts, _)| {
+        let mut all = lines.iter();
+        all.any(|line| parts.iter().all(|part| line.contains(part)))
+    });
+    told.map_or(FailureReason::Criu, |(_, reason)| reason())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_is_that_of_the_specific_message() {
+        let log = "(00.01) Error (criu/fsnotify.c:288): fsnotify: \tCan't dump that handle\n\
+                   (00.02) Error (criu/cr-dump.c:2107): Dump files (pid: 1) failed with -1\n";
+        assert!(matches!(reason_of(log), FailureReason::WatchedFiles));
+        let log = "Error (criu/files-reg.c:1): Can't open file root/x on restore: No such file or directory";
+        assert!(matches!(reason_of(log), FailureReason::MissingFile));
+        let log = "Error (criu/files-reg.c:2200): File a has bad size 64 (expect 51)";
+        assert!(matches!(reason_of(log), FailureReason::FileChanged));
+        let log = "Error (criu/cr-restore.c:1): Can't fork for 1029: File exists";
+        assert!(matches!(reason_of(log), FailureReason::PidInUse));
+        assert!(matches!(
+            reason_of("Warn  seccomp\nError: x"),
+            FailureReason::Criu
+        ));
+    }
+
+    #[test]
+    fn log_keeps_its_end() {
+        let mut tail = LogTail::default();
+        tail.append(&[b'a'; 5000]);
+        tail.append(b"end");
+        let text = tail.to_text();
+        assert_eq!(text.len(), MAX_LOG_BYTES);
+        assert!(text.ends_with("aend"));
+    }
+}

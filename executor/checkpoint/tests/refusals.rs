@@ -1,0 +1,269 @@
+//! Failures: each has its reason, and a failed dump leaves the tree running.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use checkpoint::{Approval, CheckpointError, Criu, FailureReason, Manifest, read_manifest};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::namespaces::{Privileges, criu, run_phases};
+use super::sandbox::{agree, ask, dump_options, key, limits, restore_options, start_tree};
+
+const BYTES: usize = 8 << 20;
+
+/// Dumps a tree that cannot be dumped, and asserts that it goes on.
+fn fail_to_dump(
+    folder: &Path,
+    tree: &mut Child,
+    approve: Approval<'_>,
+    change: impl FnOnce(&mut checkpoint::DumpOptions<'_>),
+) -> CheckpointError {
+    let (before, checksum) = ask(folder);
+    let key = key();
+    let mut options = dump_options(&key, approve);
+    change(&mut options);
+    let archive = folder.join("archive");
+    let error = criu(folder)
+        .dump(tree.id().cast_signed(), &archive, options)
+        .unwrap_err();
+    println!("{error}: {}", error.log);
+    assert!(!archive.exists() && !folder.join("archive.partial").exists());
+    assert_eq!(ask(folder), (before + 1, checksum));
+    error
+}
+
+/// Ends a tree, whose root leads a session.
+fn end(mut tree: Child) {
+    let root = Pid::from_raw(tree.id().cast_signed()).unwrap();
+    kill_process_group(root, Signal::KILL).unwrap();
+    tree.wait().unwrap();
+}
+
+/// Signals the CRIU that this process runs at the moment.
+fn signal_criu(signal: Signal) {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut names = processes.filter_map(|entry| {
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        (name == "criu\n").then_some(pid)
+    });
+    kill_process(Pid::from_raw(names.next().unwrap()).unwrap(), signal).unwrap();
+}
+
+fn run_refused_dumps(folder: &Path) {
+    let mut tree = start_tree(folder, BYTES, &[]);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |options| {
+        options.limits.bytes = 1 << 20;
+    });
+    assert!(matches!(error.reason, FailureReason::SizeLimit(_)));
+    let short = Duration::from_millis(20);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |options| {
+        options.limits.time = short;
+    });
+    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    let hanging = folder.join("hanging");
+    fs::write(&hanging, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&hanging, fs::Permissions::from_mode(0o755)).unwrap();
+    let never_ends = Criu {
+        program: hanging,
+        scratch: folder.to_owned(),
+    };
+    let (secret, mut approve, root) = (key(), agree, tree.id().cast_signed());
+    let mut options = dump_options(&secret, &mut approve);
+    options.limits.time = short;
+    let error = never_ends
+        .dump(root, &folder.join("archive"), options)
+        .unwrap_err();
+    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    // CRIU is killed while it holds the tree: the archive was complete, and is gone again.
+    let mut stop_criu = |_: &Manifest| {
+        signal_criu(Signal::STOP);
+        Ok(())
+    };
+    let error = fail_to_dump(folder, &mut tree, &mut stop_criu, |options| {
+        options.limits.time = Duration::from_secs(1);
+    });
+    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    let mut veto = |_: &Manifest| Err("not now".to_owned());
+    let error = fail_to_dump(folder, &mut tree, &mut veto, |_| {});
+    assert_eq!(error.to_string(), "stopped by the caller: not now");
+    end(tree);
+
+    let missing = Criu {
+        program: folder.join("missing"),
+        scratch: folder.to_owned(),
+    };
+    let own = std::process::id().cast_signed();
+    let error = missing
+        .dump(
+            own,
+            &folder.join("archive"),
+            dump_options(&key(), &mut agree),
+        )
+        .unwrap_err();
+    assert!(matches!(error.reason, FailureReason::ProgramMissing(_)));
+    let error = criu(folder)
+        .dump(
+            i32::MAX,
+            &folder.join("archive"),
+            dump_options(&key(), &mut agree),
+        )
+        .unwrap_err();
+    assert!(matches!(error.reason, FailureReason::ProcessMissing));
+}
+
+#[test]
+fn tree_goes_on_when_its_dump_is_refused() {
+    run_phases(
+        "refusals::tree_goes_on_when_its_dump_is_refused",
+        Privileges::UserNamespace,
+        &[("dump", run_refused_dumps)],
+    );
+}
+
+/// Sets the simplest filter: one instruction that allows all.
+const SECCOMP: &str = r"
+import ctypes, os, sys
+class Filter(ctypes.Structure):
+    _fields_ = [('code', ctypes.c_ushort), ('jt', ctypes.c_ubyte), ('jf', ctypes.c_ubyte), ('k', ctypes.c_uint)]
+class Program(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.POINTER(Filter))]
+allow = Filter(6, 0, 0, 0x7fff0000)
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.pointer(allow)))) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+/// Watches a folder, then becomes the tree.
+const WATCH: &str = r"
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init()
+assert libc.inotify_add_watch(watch, b'/usr/bin', 0x100) > 0
+os.set_inheritable(watch, True)
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+fn run_unsupported(folder: &Path) {
+    let mut tree = start_tree(folder, BYTES, &["python3", "-c", SECCOMP]);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::SeccompFilter));
+    end(tree);
+    let mut tree = start_tree(folder, BYTES, &["python3", "-c", WATCH]);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::WatchedFiles));
+    end(tree);
+}
+
+#[test]
+fn reason_is_told_when_tree_cannot_be_dumped() {
+    run_phases(
+        "refusals::reason_is_told_when_tree_cannot_be_dumped",
+        Privileges::UserNamespace,
+        &[("dump", run_unsupported)],
+    );
+}
+
+fn dump_for_later(folder: &Path) {
+    checkpoint::reserve_pids(1000).unwrap();
+    let mut tree = start_tree(folder, BYTES, &[]);
+    ask(folder);
+    let root = tree.id().cast_signed();
+    criu(folder)
+        .dump(
+            root,
+            &folder.join("archive"),
+            dump_options(&key(), &mut agree),
+        )
+        .unwrap();
+    tree.wait().unwrap();
+}
+
+fn null_descriptors(folder: &Path) -> Vec<(String, OwnedFd)> {
+    let manifest = read_manifest(&folder.join("archive"), &key(), b"test").unwrap();
+    let pipes = manifest.outside_pipes.into_iter();
+    let null = || fs::File::options().write(true).open("/dev/null").unwrap();
+    pipes.map(|pipe| (pipe.name, null().into())).collect()
+}
+
+fn fail_to_restore(
+    folder: &Path,
+    archive: &Path,
+    approve: Approval<'_>,
+    change: impl FnOnce(&mut checkpoint::RestoreOptions<'_>),
+) -> CheckpointError {
+    let manifest = read_manifest(&folder.join("archive"), &key(), b"test").unwrap();
+    let key = key();
+    let mut options = restore_options(&key, null_descriptors(folder), approve);
+    change(&mut options);
+    let error = criu(folder).restore(archive, options).unwrap_err();
+    println!("{error}: {}", error.log);
+    assert!(!Path::new(&format!("/proc/{}", manifest.root_pid)).exists());
+    error
+}
+
+fn run_refused_restores(folder: &Path) {
+    let archive = folder.join("archive");
+    let original = fs::read(&archive).unwrap();
+    let changed = folder.join("changed");
+    let mut bytes = original.clone();
+    bytes[original.len() / 2] ^= 1;
+    fs::write(&changed, &bytes).unwrap();
+    let error = fail_to_restore(folder, &changed, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::ArchiveInvalid(_)));
+    fs::write(&changed, &original[..original.len() / 2]).unwrap();
+    let error = fail_to_restore(folder, &changed, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::ArchiveInvalid(_)));
+    let error = fail_to_restore(folder, &archive, &mut agree, |options| {
+        options.context = b"other";
+    });
+    assert!(matches!(error.reason, FailureReason::ArchiveInvalid(_)));
+    let error = fail_to_restore(folder, &archive, &mut agree, |options| {
+        options.descriptors.clear();
+    });
+    assert!(matches!(error.reason, FailureReason::DescriptorMissing(_)));
+    let mut veto = |_: &Manifest| Err("used".to_owned());
+    let error = fail_to_restore(folder, &archive, &mut veto, |_| {});
+    assert!(matches!(error.reason, FailureReason::Vetoed(_)));
+    let short = checkpoint::Limits {
+        time: Duration::from_millis(5),
+        ..limits()
+    };
+    let error = fail_to_restore(folder, &archive, &mut agree, |options| {
+        options.limits = short;
+    });
+    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    // Nothing of the failures is left: the same archive in the same place is restored.
+    let restored = criu(folder)
+        .restore(
+            &archive,
+            restore_options(&key(), null_descriptors(folder), &mut agree),
+        )
+        .unwrap();
+    assert_eq!(ask(folder).0, 2);
+    // Its number is in use now.
+    let error = criu(folder)
+        .restore(
+            &archive,
+            restore_options(&key(), null_descriptors(folder), &mut agree),
+        )
+        .unwrap_err();
+    assert!(matches!(error.reason, FailureReason::PidInUse));
+    assert_eq!(ask(folder).0, 3);
+    kill_process_group(Pid::from_raw(restored.pid).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn no_process_is_left_when_restore_is_refused() {
+    run_phases(
+        "refusals::no_process_is_left_when_restore_is_refused",
+        Privileges::UserNamespace,
+        &[("dump", dump_for_later), ("restore", run_refused_restores)],
+    );
+}

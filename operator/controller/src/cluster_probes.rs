@@ -1,0 +1,28 @@
+//! Probes of the cluster. Each runs one small Pod to find out whether Pods of a kind work: versions
+//! do not tell, and reading nodes takes cluster-wide rights. Nothing waits for a probe.
+//!
+//! A further probe is a module that builds a [`runner::Probe`] and gives it to [`keeper::keep`].
+
+mod image_volumes;
+mod keeper;
+mod probe_pod;
+mod record;
+mod record_store;
+mod root_overlays;
+mod runner;
+mod user_namespaces;
+mod verdict;
+
+pub use record_store::PROBE_CONFIG_MAP;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+
+/// Runs the probes that the configuration asks for. Ends at shutdown, or before.
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    tokio::join!(
+        Box::pin(image_volumes::probe(context, shutdown)),
+        Box::pin(root_overlays::keep_probing(context, shutdown)),
+        Box::pin(user_namespaces::keep_probing(context, shutdown)),
+    );
+}

@@ -1,0 +1,63 @@
+//! Keeps the answer of a probe known. Its record outlives the leader, so that another one does not
+//! run sandboxes with less isolation until it has probed again.
+
+use tokio_util::sync::CancellationToken;
+
+use super::record::{CHECK_AGE, ProbeRecord};
+use super::record_store;
+use super::runner::{self, Probe};
+use crate::context::Context;
+use crate::pools;
+
+/// Keeps the answer of a probe up to date until shutdown, and reports it to `learn`.
+pub(super) async fn keep(
+    context: &Context,
+    probe: &Probe,
+    learn: impl Fn(bool),
+    shutdown: &CancellationToken,
+) {
+    let pod = pools::hash(&probe.pod);
+    let Some(mut known) = shutdown
+        .run_until_cancelled(record_store::read(context, probe.name))
+        .await
+    else {
+        return;
+    };
+    if let Some(record) = &known {
+        publish(context, probe.name, record, &learn);
+    }
+    loop {
+        let now = context.clock.now();
+        let due_at = known.as_ref().map_or(now, |record| record.due_at(&pod));
+        let wait = due_at.duration_since(now).min(CHECK_AGE);
+        let wait = wait.try_into().unwrap_or_default();
+        let sleep = tokio::time::sleep(wait);
+        if shutdown.run_until_cancelled(sleep).await.is_none() {
+            return;
+        }
+        let Some(verdict) = runner::run(context, probe, shutdown).await else {
+            return;
+        };
+        let record = ProbeRecord::new(known.as_ref(), verdict, context.clock.now(), pod.clone());
+        publish(context, probe.name, &record, &learn);
+        let write = record_store::write(context, probe.name, &record);
+        if shutdown.run_until_cancelled(write).await.is_none() {
+            return;
+        }
+        known = Some(record);
+    }
+}
+
+fn publish(context: &Context, probe: &'static str, record: &ProbeRecord, learn: &impl Fn(bool)) {
+    let ProbeRecord {
+        works,
+        reason,
+        probed_at,
+        ..
+    } = record;
+    tracing::info!(probe, works, reason, %probed_at, "cluster probe");
+    context
+        .metrics
+        .record_cluster_probe(probe, *works, *probed_at);
+    learn(*works);
+}

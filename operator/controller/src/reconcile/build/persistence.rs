@@ -1,0 +1,136 @@
+//! Persistence of a Pod beyond the workspace: which level it has, by which mechanism, or the reason
+//! for which it has none (`docs/persistence.md`).
+
+use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, StateAccess};
+use crds::sandbox::SandboxSpec;
+use shared::index::Entry;
+
+use super::BuildContext;
+use super::security_profile::Profile;
+use crate::config::{ControllerConfig, UserNamespaces};
+use crate::pod_features::PodFeatures;
+
+/// Directory of the volume with the files of the workspace, if the volume has state as well.
+pub(super) const WORKSPACE_DIR: &str = "workspace";
+/// Directory of the volume that the supervisor keeps state in.
+pub(super) const STATE_DIR: &str = "state";
+
+/// Capabilities of a supervisor that reads and writes all files of the root, and takes from the
+/// command what it must not have.
+const ARCHIVE: &[&str] = &[
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "SETFCAP",
+    "SETPCAP",
+];
+/// Capabilities of a supervisor that mounts the root.
+const OVERLAY: &[&str] = &[
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "SETPCAP",
+    "SYS_ADMIN",
+];
+
+/// Obstacle that keeps a Pod at level `Workspace` although the spec asks for more. Its text is the
+/// reason in the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PersistenceObstacle {
+    #[error("the sandbox has no workspace volume")]
+    NoVolume,
+    #[error(
+        "the volume was created for level Workspace and has no room for state; \
+        a new sandbox gets one that has"
+    )]
+    PlainVolume,
+    #[error("the entrypoint of the image runs without a supervisor; spec.command is needed")]
+    NoSupervisor,
+    #[error("the operator keeps no files outside of the workspace (--root-persistence)")]
+    Disabled,
+    #[error("changed files can only be read by a sandbox that starts as user 0")]
+    OtherUser,
+    #[error(
+        "the changed files are in an overlay on the volume, and Pods have no user namespace to \
+        mount it in"
+    )]
+    NoUserNamespace,
+}
+
+/// The level that the spec asks for, or else the default of the installation.
+pub fn requested_level(spec: &SandboxSpec, config: &ControllerConfig) -> PersistenceLevel {
+    spec.persistence.unwrap_or(config.persistence.default_level)
+}
+
+/// Returns whether the volume of a sandbox has state besides the workspace: a recorded one as it was
+/// created, a new one by the spec.
+pub fn has_state_volume(entry: &Entry, config: &ControllerConfig) -> bool {
+    match entry.status.workspace_claim {
+        Some(_) => entry.status.has_state_volume,
+        None => requested_level(&entry.spec, config) > PersistenceLevel::Workspace,
+    }
+}
+
+/// Persistence of a Pod that is built now. `None`: the spec asks for level `Workspace`.
+pub fn pod_persistence(
+    entry: &Entry,
+    config: &ControllerConfig,
+    features: PodFeatures,
+) -> Result<Option<PodPersistence>, PersistenceObstacle> {
+    let spec = &*entry.spec;
+    let level = requested_level(spec, config);
+    if level == PersistenceLevel::Workspace {
+        return Ok(None);
+    }
+    let root = entry.status.root_mechanism.or(features.root());
+    let root = root.ok_or(PersistenceObstacle::Disabled)?;
+    let user = spec.security_context.as_ref().and_then(|c| c.run_as_user);
+    let has_namespace = features.user_namespaces != UserNamespaces::Never;
+    if spec.workspace.is_none() {
+        Err(PersistenceObstacle::NoVolume)
+    } else if !has_state_volume(entry, config) {
+        Err(PersistenceObstacle::PlainVolume)
+    } else if spec.command.is_none() {
+        Err(PersistenceObstacle::NoSupervisor)
+    } else if root != RootMechanism::Node && user.is_some_and(|user| user != 0) {
+        Err(PersistenceObstacle::OtherUser)
+    } else if root == RootMechanism::Overlay && !has_namespace {
+        Err(PersistenceObstacle::NoUserNamespace)
+    } else {
+        let profile = Profile::of(spec, config);
+        let lacking = |name: &&&str| !profile.capabilities().any(|own| own == **name);
+        let needed = match root {
+            RootMechanism::Node => &[],
+            RootMechanism::Archive => ARCHIVE,
+            RootMechanism::Overlay => OVERLAY,
+        };
+        Ok(Some(PodPersistence {
+            level,
+            root,
+            limits: config.persistence.limits,
+            withheld: needed
+                .iter()
+                .filter(lacking)
+                .map(|name| (*name).to_owned())
+                .collect(),
+        }))
+    }
+}
+
+impl BuildContext<'_> {
+    /// Persistence of the Pod that is built.
+    pub(super) fn persistence(&self) -> Option<PodPersistence> {
+        let persistence = pod_persistence(self.entry, self.config, self.features);
+        persistence.ok().flatten()
+    }
+
+    /// Access to the state of the sandbox, for the init message of a Pod that runs this image.
+    pub(in crate::reconcile) fn state_access(&self, image: &str) -> StateAccess {
+        StateAccess {
+            key: self.key_set().state_key(&self.entry.uid),
+            image: image.to_owned(),
+        }
+    }
+}

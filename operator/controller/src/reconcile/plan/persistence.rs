@@ -1,0 +1,128 @@
+//! What pauses keep and starts restore: the save before a pause, `status.persisted`,
+//! `status.restored` and the incarnation.
+
+use crds::contract::persistence::{KeptState, PersistenceLevel};
+use crds::sandbox::{PersistedState, Phase, RestoredState};
+use jiff::Timestamp;
+
+use super::Planner;
+use crate::facts::{ContainerState, PodFacts, SaveProgress};
+
+impl Planner<'_> {
+    /// Returns whether a Pod that is paused has to stay because its state is not saved, or because
+    /// the status does not say yet what was kept.
+    pub(super) fn awaits_save(&mut self, pod: &PodFacts) -> bool {
+        if self.is_saved(pod) || pod.grace_ends_at.is_some() {
+            return false;
+        }
+        let runs = matches!(pod.container.state, ContainerState::Running { .. });
+        if pod.persistence.is_none() || pod.ip.is_none() || !runs {
+            if pod.persistence.is_none() {
+                self.record_plain_pause(pod);
+            }
+            return false;
+        }
+        match &self.facts.save {
+            Some(SaveProgress::Done(kept, at)) => {
+                self.record_persisted(pod, kept.clone(), *at);
+                // Written before the Pod goes, so that a crash in between loses no fact.
+                self.requeue_no_later_than(Some(self.now));
+            }
+            Some(SaveProgress::Saving) | None => self.plan.save = true,
+        }
+        true
+    }
+
+    /// Returns whether a save that has begun keeps a sandbox from being started again: the command
+    /// has been stopped, and the Pod is replaced once its state is complete.
+    pub(super) fn finishes_save(&mut self) -> bool {
+        let pausing = self.input.entry.status.phase == Phase::Pausing;
+        let Some(pod) = self.facts.pod.as_ref().filter(|_| pausing) else {
+            return false;
+        };
+        match &self.facts.save {
+            Some(SaveProgress::Saving) if pod.grace_ends_at.is_none() => {
+                self.plan.save = true;
+                true
+            }
+            Some(SaveProgress::Done(kept, at)) if !self.is_saved(pod) => {
+                self.record_persisted(pod, kept.clone(), *at);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the command of this Pod was stopped to save its state.
+    pub(super) fn has_begun_save(&self, pod: &PodFacts) -> bool {
+        self.facts.save.is_some() || self.is_saved(pod)
+    }
+
+    fn is_saved(&self, pod: &PodFacts) -> bool {
+        let persisted = self.input.entry.status.persisted.as_ref();
+        persisted.is_some_and(|persisted| persisted.pod_uid.as_ref() == Some(&pod.uid))
+    }
+
+    /// Records a save. `None`: the command had not begun, so that an earlier save still holds.
+    fn record_persisted(&mut self, pod: &PodFacts, kept: Option<KeptState>, at: Timestamp) {
+        let pod_uid = Some(pod.uid.clone());
+        let Some(kept) = kept else {
+            let persisted = self.plan.status.persisted.get_or_insert_default();
+            persisted.pod_uid = pod_uid;
+            return;
+        };
+        self.plan.status.persisted = Some(PersistedState {
+            level: kept.level,
+            at: Some(at.into()),
+            size: kept.bytes.and_then(|bytes| i64::try_from(bytes).ok()),
+            image_digest: pod.container.image.clone(),
+            pod_uid,
+            reason: kept.reason,
+        });
+    }
+
+    /// Records the pause of a Pod that keeps the workspace only.
+    fn record_plain_pause(&mut self, pod: &PodFacts) {
+        if self.input.entry.spec.workspace.is_none() {
+            return;
+        }
+        self.plan.status.persisted = Some(PersistedState {
+            at: Some(self.now.into()),
+            pod_uid: Some(pod.uid.clone()),
+            reason: self.obstacle(),
+            ..PersistedState::default()
+        });
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let obstacle = self.input.persistence_obstacle?;
+        Some(obstacle.to_string())
+    }
+
+    /// Records what a Pod that becomes ready began with. Only processes that went on keep the
+    /// incarnation.
+    pub(super) fn record_restored(&mut self, pod: &PodFacts) {
+        let before = &self.input.entry.status;
+        if before.pod_uid.as_ref() == Some(&pod.uid) {
+            return;
+        }
+        let restored = match &self.facts.restored {
+            Some(restored) if pod.persistence.is_some() => restored.clone(),
+            _ => KeptState {
+                reason: self.obstacle(),
+                ..KeptState::of(PersistenceLevel::Workspace)
+            },
+        };
+        let went_on = restored.level == PersistenceLevel::Memory;
+        let is_first = before.incarnation == 0;
+        let status = &mut self.plan.status;
+        status.incarnation = before.incarnation.saturating_add(u32::from(!went_on));
+        if !is_first && self.input.entry.spec.workspace.is_some() {
+            status.restored = Some(RestoredState {
+                level: restored.level,
+                at: Some(self.now.into()),
+                reason: restored.reason,
+            });
+        }
+    }
+}

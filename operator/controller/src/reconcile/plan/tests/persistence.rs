@@ -1,0 +1,226 @@
+//! Saves before pauses, and what the status says about them.
+
+use crds::contract::persistence::{
+    KeptState, PersistenceLevel, PodPersistence, RootMechanism, SaveLimits,
+};
+use crds::sandbox::{PauseReason, PersistedState, RestoredState};
+
+use super::*;
+use crate::facts::SaveProgress;
+use crate::reconcile::build::persistence::PersistenceObstacle;
+
+/// A running sandbox of level `Root`.
+fn running() -> PlanFixture {
+    let mut fixture = PlanFixture::new();
+    fixture.spec().persistence = Some(PersistenceLevel::Root);
+    fixture.plan_and_apply();
+    fixture.facts.readiness = Some(ProbeResult::Ready);
+    fixture.facts.pod = Some(rooted_pod("pod-1"));
+    fixture.advance(1);
+    fixture.reaches(Phase::Running, Reason::Ready);
+    fixture
+}
+
+fn rooted_pod(uid: &str) -> PodFacts {
+    let limits = SaveLimits {
+        bytes: 1 << 30,
+        files: 1000,
+        seconds: 60,
+    };
+    let mut pod = PodFacts {
+        uid: uid.into(),
+        persistence: Some(PodPersistence {
+            level: PersistenceLevel::Root,
+            root: RootMechanism::Archive,
+            limits,
+            withheld: Vec::new(),
+        }),
+        ..pod()
+    };
+    pod.container.image = Some("sha256:1".into());
+    pod
+}
+
+fn kept_root() -> KeptState {
+    KeptState {
+        bytes: Some(1234),
+        ..KeptState::of(PersistenceLevel::Root)
+    }
+}
+
+fn done(fixture: &PlanFixture, kept: Option<KeptState>) -> Option<SaveProgress> {
+    Some(SaveProgress::Done(kept, fixture.now))
+}
+
+#[test]
+fn pod_is_deleted_after_save_is_in_status() {
+    let mut fixture = running();
+    assert!(fixture.status().has_state_volume);
+    assert_eq!(
+        fixture.status().root_mechanism,
+        Some(RootMechanism::Archive)
+    );
+    fixture.set_desired_state(DesiredState::Paused);
+    let plan = fixture.reaches(Phase::Pausing, Reason::Requested);
+    assert_eq!((plan.actions.len(), plan.save), (0, true));
+    fixture.facts.save = Some(SaveProgress::Saving);
+    let plan = fixture.after(30);
+    assert_eq!((plan.actions.len(), plan.save), (0, true));
+
+    fixture.facts.save = done(&fixture, Some(kept_root()));
+    let plan = fixture.plan();
+    assert_eq!((&*plan.actions, plan.requeue_at), (&[][..], fixture.at(0)));
+    let expected = PersistedState {
+        level: PersistenceLevel::Root,
+        at: Some(fixture.now.into()),
+        size: Some(1234),
+        image_digest: Some("sha256:1".into()),
+        pod_uid: Some("pod-1".into()),
+        reason: None,
+    };
+    assert_eq!(plan.status.persisted.as_ref(), Some(&expected));
+    fixture.entry.status = stored(&plan.status);
+    // Another controller has taken over.
+    fixture.facts.save = None;
+    let plan = fixture.plan_and_apply();
+    assert_eq!(deletes_pod(&plan), Some(DeletionGrace::PodDefault));
+    assert!(!plan.save);
+    fixture.lose_pod();
+    let status = fixture.reaches(Phase::Paused, Reason::Requested).status;
+    assert_eq!(status.persisted, Some(expected));
+}
+
+#[test]
+fn save_with_nothing_new_keeps_what_an_earlier_one_says() {
+    let mut fixture = running();
+    fixture.entry.status.persisted = Some(PersistedState {
+        level: PersistenceLevel::Root,
+        pod_uid: Some("pod-0".into()),
+        size: Some(7),
+        ..PersistedState::default()
+    });
+    fixture.set_desired_state(DesiredState::Paused);
+    fixture.facts.save = done(&fixture, None);
+    let status = fixture.reaches(Phase::Pausing, Reason::Requested).status;
+    let persisted = status.persisted.unwrap();
+    assert_eq!(
+        (persisted.size, persisted.level),
+        (Some(7), PersistenceLevel::Root)
+    );
+    assert!(deletes_pod(&fixture.plan_and_apply()).is_some());
+}
+
+#[test]
+fn pod_that_cannot_be_asked_is_deleted_at_once() {
+    for change in [
+        (|pod: &mut PodFacts| pod.ip = None) as fn(&mut PodFacts),
+        |pod| pod.container.state = ContainerState::BackingOff,
+    ] {
+        let mut fixture = running();
+        change(fixture.pod());
+        fixture.set_desired_state(DesiredState::Paused);
+        let plan = fixture.reaches(Phase::Pausing, Reason::Requested);
+        assert_eq!((deletes_pod(&plan).is_some(), plan.save), (true, false));
+    }
+}
+
+#[test]
+fn pause_of_level_workspace_says_so_and_why() {
+    for obstacle in [None, Some(PersistenceObstacle::PlainVolume)] {
+        let mut fixture = PlanFixture::running();
+        fixture.obstacle = obstacle;
+        fixture.set_desired_state(DesiredState::Paused);
+        let plan = fixture.reaches(Phase::Pausing, Reason::Requested);
+        assert!(deletes_pod(&plan).is_some());
+        let persisted = fixture.status().persisted.clone().unwrap();
+        assert_eq!(persisted.level, PersistenceLevel::Workspace);
+        assert_eq!(persisted.reason, obstacle.map(|it| it.to_string()));
+    }
+    let mut lost = PlanFixture::running();
+    lost.spec().workspace = None;
+    lost.set_desired_state(DesiredState::Paused);
+    lost.plan_and_apply();
+    assert_eq!(lost.status().persisted, None);
+}
+
+#[test]
+fn resume_waits_for_the_end_of_a_save_and_replaces_the_pod() {
+    for requested in [true, false] {
+        let mut fixture = running();
+        if requested {
+            fixture.set_desired_state(DesiredState::Paused);
+        } else {
+            let status = &mut fixture.entry.status;
+            status.phase = Phase::Pausing;
+            status.pause_reason = Some(PauseReason::MaxRunTime);
+            status.paused_at = Some(fixture.now.into());
+        }
+        fixture.facts.save = Some(SaveProgress::Saving);
+        fixture.plan_and_apply();
+        fixture.set_desired_state(DesiredState::Running);
+        fixture.entry.wake_at = fixture.at(5);
+        let plan = fixture.after(10);
+        assert_eq!((&*plan.actions, plan.save), (&[][..], true), "{requested}");
+        assert_eq!(plan.status.phase, Phase::Pausing);
+        fixture.facts.save = done(&fixture, Some(kept_root()));
+        let plan = fixture.plan();
+        assert!(deletes_pod(&plan).is_some(), "{requested}");
+        assert_eq!(plan.status.persisted.unwrap().size, Some(1234));
+    }
+}
+
+#[test]
+fn incarnation_rises_unless_processes_went_on() {
+    let mut fixture = running();
+    assert_eq!(fixture.status().incarnation, 1);
+    assert_eq!(fixture.status().restored, None);
+    for (restored, incarnation) in [
+        (None, 2),
+        (Some(KeptState::of(PersistenceLevel::Root)), 3),
+        (Some(KeptState::of(PersistenceLevel::Memory)), 3),
+    ] {
+        fixture.set_desired_state(DesiredState::Paused);
+        fixture.lose_pod();
+        fixture.plan_and_apply();
+        fixture.set_desired_state(DesiredState::Running);
+        fixture.after(10);
+        fixture.facts.readiness = Some(ProbeResult::Ready);
+        fixture.facts.pod = Some(rooted_pod(&format!("pod-{restored:?}")));
+        fixture.facts.restored.clone_from(&restored);
+        let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+        assert_eq!(status.incarnation, incarnation);
+        let level = restored.map_or(PersistenceLevel::Workspace, |kept| kept.level);
+        let expected = RestoredState {
+            level,
+            at: Some(fixture.now.into()),
+            reason: None,
+        };
+        assert_eq!(status.restored, Some(expected));
+    }
+}
+
+#[test]
+fn incarnation_rises_with_restarts_of_the_command() {
+    let mut fixture = PlanFixture::running();
+    fixture.pod().container.restarts = 1;
+    fixture.after(1);
+    assert_eq!(fixture.status().incarnation, 2);
+    // The node was silent for a while.
+    fixture.facts.readiness = Some(ProbeResult::NotReady(None));
+    fixture.after(1);
+    fixture.facts.readiness = Some(ProbeResult::Ready);
+    fixture.after(1);
+    assert_eq!(fixture.status().incarnation, 2);
+}
+
+#[test]
+fn stop_forgets_what_was_kept() {
+    let mut fixture = running();
+    fixture.entry.status.persisted = Some(PersistedState::default());
+    fixture.entry.status.restored = Some(RestoredState::default());
+    fixture.set_desired_state(DesiredState::Stopped);
+    fixture.plan_and_apply();
+    let status = fixture.status();
+    assert_eq!((&status.persisted, &status.restored), (&None, &None));
+    assert!(!status.has_state_volume && status.root_mechanism.is_none());
+}
