@@ -215,11 +215,8 @@ impl Supervisor {
     }
 
     fn privileges(&self) -> Privileges {
-        if self.persistence.is_on() {
-            Privileges::Reduced
-        } else {
-            Privileges::Inherited
-        }
+        let withheld = self.persistence.withheld();
+        withheld.map_or(Privileges::Inherited, Privileges::Without)
     }
 
     fn fail_start(&self, error: CommandStartError) -> u8 {

@@ -53,31 +53,28 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
 
 /// Capabilities that a container has for the supervisor alone: to mount its root, and to save and
 /// restore processes.
-const SUPERVISOR_CAPABILITIES: [CapabilitySet; 3] = [
-    CapabilitySet::SYS_ADMIN,
-    CapabilitySet::SYS_PTRACE,
-    CapabilitySet::CHECKPOINT_RESTORE,
-];
+pub(crate) const SUPERVISOR_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::CHECKPOINT_RESTORE);
 
-/// Makes a program and all that it starts run without the supervisor's capabilities.
+/// Makes a program and all that it starts run without capabilities.
 #[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
-pub(crate) fn remove_supervisor_privileges(command: &mut std::process::Command) {
+pub(crate) fn remove_capabilities(command: &mut std::process::Command, removed: CapabilitySet) {
     // SAFETY: the closure allocates nothing and makes system calls only.
     unsafe {
-        command.pre_exec(drop_supervisor_capabilities);
+        command.pre_exec(move || drop_capabilities(removed));
     }
 }
 
-fn drop_supervisor_capabilities() -> io::Result<()> {
-    let mut removed = CapabilitySet::empty();
-    for capability in SUPERVISOR_CAPABILITIES {
+fn drop_capabilities(removed: CapabilitySet) -> io::Result<()> {
+    // The bounding set first: that needs SETPCAP, which may be one of them.
+    for capability in removed {
         // Older kernels do not know each of them.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
             remove_capability_from_bounding_set(capability)?;
             // Fails only without ambient capabilities.
             let _ = configure_capability_in_ambient_set(capability, false);
         }
-        removed |= capability;
     }
     let mut sets = capabilities(None)?;
     sets.effective.remove(removed);

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use crds::contract::control::Init;
 use crds::contract::variable;
 use rustix::process::Pid;
+use rustix::thread::CapabilitySet;
 
 use crate::open_path::create_directory;
 use crate::system;
@@ -52,7 +53,7 @@ pub(super) enum Privileges {
     /// Those of the container.
     Inherited,
     /// Without those that the supervisor has for itself.
-    Reduced,
+    Without(CapabilitySet),
 }
 
 /// Starts the command of an init message.
@@ -88,8 +89,8 @@ pub(super) fn spawn(
             .current_dir(&directory)
             .stdin(input)
             .process_group(0);
-        if privileges == Privileges::Reduced {
-            system::remove_supervisor_privileges(&mut command);
+        if let Privileges::Without(removed) = privileges {
+            system::remove_capabilities(&mut command, removed);
         }
         command.spawn()
     });

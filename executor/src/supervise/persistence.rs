@@ -17,6 +17,7 @@ use std::time::Duration;
 use crds::contract::persistence::{
     KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, StateAccess,
 };
+use rustix::thread::CapabilitySet;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -24,6 +25,7 @@ use self::archive::ArchiveRoot;
 use self::error::StateError;
 use self::overlay::OverlayRoot;
 use self::store::Store;
+use crate::system::SUPERVISOR_CAPABILITIES;
 
 /// Time beyond the limit of a save in which a thread that hangs in a system call is waited for.
 const HANG_GRACE: Duration = Duration::from_secs(5);
@@ -94,10 +96,18 @@ impl Persistence {
         }
     }
 
-    /// Returns whether something besides the workspace is kept. Then the supervisor has privileges
-    /// of the kernel, which its programs must not have.
-    pub(super) fn is_on(&self) -> bool {
-        self.pod.is_some()
+    /// Capabilities of the supervisor that its programs must not have; `None` if the workspace alone
+    /// is kept.
+    pub(super) fn withheld(&self) -> Option<CapabilitySet> {
+        let names = self.pod.as_ref()?.withheld.iter();
+        let sets = names.filter_map(|name| {
+            let set = CapabilitySet::from_name(name);
+            if set.is_none() {
+                tracing::warn!(name, "unknown capability");
+            }
+            set
+        });
+        Some(sets.fold(SUPERVISOR_CAPABILITIES, CapabilitySet::union))
     }
 
     /// Returns whether the root will change at the init message, so that a program that was started

@@ -114,8 +114,8 @@ fn command_lacks_the_privileges_of_the_supervisor() {
         for _ in 0..5 {
             let line = process.line();
             let set = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
-            // SYS_PTRACE, SYS_ADMIN, CHECKPOINT_RESTORE.
-            for capability in [19, 21, 40] {
+            // SETPCAP, SYS_PTRACE, SYS_ADMIN, SETFCAP, CHECKPOINT_RESTORE.
+            for capability in [8, 19, 21, 31, 40] {
                 assert_eq!(set & (1 << capability), 0, "{line} {namespaces:?}");
             }
         }

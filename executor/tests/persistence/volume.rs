@@ -89,6 +89,7 @@ impl Volume {
                 files: 100_000,
                 seconds: 60,
             },
+            withheld: vec!["SETFCAP".into(), "SETPCAP".into()],
         };
         let inner = supervise_command("/sandbox-executor", Path::new("/run/sandbox"));
         let mut command = Command::new("unshare");
