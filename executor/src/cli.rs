@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Do nothing until a signal: a container that keeps its image on the node
     Hold,
     /// Run as PID 1: wait for the init message, then run its command
-    Supervise(SuperviseOptions),
+    Supervise(Box<SuperviseOptions>),
     /// Run the action execution server
     Serve(Box<ServeOptions>),
 }
@@ -54,6 +54,15 @@ pub(crate) struct SuperviseOptions {
     /// Program that runs before the init message, as JSON
     #[arg(long, env = variable::PRESTART, hide_env_values = true)]
     pub(crate) prestart: Option<String>,
+    /// Persistence beyond the workspace, as JSON
+    #[arg(long, env = variable::PERSISTENCE, hide_env_values = true)]
+    pub(crate) persistence: Option<String>,
+    /// State that the node has restored, as JSON
+    #[arg(long, env = variable::NODE_ROOT, hide_env_values = true)]
+    pub(crate) node_root: Option<String>,
+    /// Directory on the volume that keeps the state besides the workspace
+    #[arg(long, hide = true, default_value = path::STORE_DIR)]
+    pub(crate) store_dir: PathBuf,
     /// Address to listen on and to probe instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub(crate) bind_address: Option<IpAddr>,

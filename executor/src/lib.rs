@@ -65,7 +65,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Supervise(options) => {
             system::hide_from_own_user();
             log::to_stderr(false);
-            supervise::run(options).await
+            supervise::run(*options).await
         }
         Command::Serve(options) => {
             log::to_stderr(options.logs_json());

@@ -10,12 +10,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use crds::contract::control::{Init, SupervisorState};
 use crds::contract::identity::IdentityKey;
+use crds::contract::persistence::SaveRequest;
 use crds::contract::prestart::Prestart;
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use crds::contract::variable;
 use parking_lot::Mutex;
 use rustix::process::Pid;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -24,21 +26,27 @@ use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
 use crate::{system, termination_message};
 
-use self::command::CommandStartError;
+use self::command::{CommandStartError, Privileges};
 use self::command_state::CommandState;
 use self::control::{Acceptance, Control};
+use self::end::CommandEnd;
 use self::init_store::{InitStore, PodIdentity};
+use self::persistence::{Persistence, StateDirectories};
 use self::prestart::Prestarted;
 use self::reaper::{Reaper, SignalEvent};
+use self::save_calls::SaveCalls;
 
 mod command;
 mod command_state;
 mod control;
+mod end;
 mod init_store;
 mod loopback;
+mod persistence;
 mod prestart;
 mod probe;
 mod reaper;
+mod save_calls;
 
 const LIMITS: Limits = Limits {
     connections: 64,
@@ -52,9 +60,13 @@ const RELEASE_DELAY: Duration = Duration::from_millis(200);
 pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::new(&options.control_public_key);
     let verifier = verifier.context("the control key is not valid")?;
-    let prestart = options.prestart.as_deref().map(serde_json::from_str);
-    let prestart = prestart.transpose();
-    let prestart = prestart.with_context(|| format!("{} is not valid", variable::PRESTART))?;
+    let prestart = from_json(options.prestart.as_deref(), variable::PRESTART)?;
+    let persistence = from_json(options.persistence.as_deref(), variable::PERSISTENCE)?;
+    let node_root = from_json(options.node_root.as_deref(), variable::NODE_ROOT)?;
+    let directories = StateDirectories {
+        store: options.store_dir,
+        init: options.state_dir.clone(),
+    };
     let identity = PodIdentity {
         key: IdentityKey::from_text(&options.identity_key)?,
         pod_uid: options.pod_uid,
@@ -63,6 +75,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let reaper = Reaper::new().context("cannot set up signal handling of an init process")?;
     let key = SealingKey::generate().context("cannot create the key for the init message")?;
     let (starts, requests) = mpsc::channel(1);
+    let (saves, save_requests) = SaveCalls::new();
     let lifecycle = CommandState::dormant();
     let control = Arc::new(Control {
         verifier,
@@ -73,6 +86,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
         lifecycle: lifecycle.clone(),
         acceptance: Mutex::new(Acceptance::Open(key)),
         starts,
+        saves: saves.clone(),
     });
     control.resume();
 
@@ -83,13 +97,21 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     }
     let stop = CancellationToken::new();
     let server = http_server::serve(listener, control.router(), LIMITS, stop.clone());
-    let supervisor = Supervisor {
-        probe_address: options.bind_address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
-        lifecycle,
-        reaper,
-        prestart,
-    };
+    let probe_address = options.bind_address.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let supervision = async {
+        // Not warm before a prestarted program may start.
+        lifecycle.report_warmth(Some("the root is being prepared".to_owned()));
+        let persistence = Persistence::prepare(persistence, node_root, directories).await;
+        lifecycle.report_warmth(None);
+        let supervisor = Supervisor {
+            probe_address,
+            lifecycle,
+            reaper,
+            prestart,
+            persistence,
+            saves,
+            save_requests,
+        };
         let code = supervisor.supervise(requests).await;
         stop.cancel();
         code
@@ -98,12 +120,21 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
+/// Parses the value of a variable.
+fn from_json<T: DeserializeOwned>(text: Option<&str>, name: &str) -> anyhow::Result<Option<T>> {
+    let parsed = text.map(serde_json::from_str).transpose();
+    parsed.with_context(|| format!("{name} is not valid"))
+}
+
 struct Supervisor {
     probe_address: IpAddr,
     lifecycle: CommandState,
     reaper: Reaper,
     /// Program that runs until the init message.
     prestart: Option<Prestart>,
+    persistence: Persistence,
+    saves: SaveCalls,
+    save_requests: mpsc::Receiver<SaveRequest>,
 }
 
 impl Supervisor {
@@ -113,7 +144,8 @@ impl Supervisor {
         let stored = requests.try_recv().ok();
         let mut prestarted = match self.prestart.take_if(|_| stored.is_none()) {
             Some(prestart) => {
-                match Prestarted::start(prestart, self.probe_address, &self.lifecycle) {
+                let (address, privileges) = (self.probe_address, self.privileges());
+                match Prestarted::start(prestart, address, &self.lifecycle, privileges) {
                     Ok(prestarted) => Some(prestarted),
                     Err(error) => return self.fail_start(error),
                 }
@@ -133,7 +165,10 @@ impl Supervisor {
         };
         let child = match self.become_sandbox(&init, prestarted.take()).await {
             Ok(child) => child,
-            Err(error) => return self.fail_start(error),
+            Err(error) => {
+                let code = self.fail_start(error);
+                return self.end_after_failed_start(code).await;
+            }
         };
         tracing::debug!(pid = child.as_raw_nonzero(), "command started");
         let probing = probe::watch(self.probe_address, init.probe, self.lifecycle.clone());
@@ -143,27 +178,32 @@ impl Supervisor {
             sleep(RELEASE_DELAY).await;
             system::release_code_pages();
         });
-        let code = self.wait_for(child).await;
+        let end = self.wait_for(child).await;
         probe.abort();
-        self.lifecycle
-            .set(SupervisorState::Exited, Some(format!("exit status {code}")));
-        // The log is that of the command: lines of the supervisor are for failures.
-        if code == 0 {
-            tracing::debug!("command ended");
-        } else {
-            tracing::warn!(code, "command ended");
-        }
-        reaper::kill_all_children();
-        code
+        self.end(end).await
     }
 
-    /// Starts the command, or makes the prestarted program the command.
+    /// Restores the root, and starts the command or makes the prestarted program the command.
     async fn become_sandbox(
-        &self,
+        &mut self,
         init: &Init,
         prestarted: Option<Prestarted>,
     ) -> Result<Pid, CommandStartError> {
-        if let Some(prestarted) = prestarted {
+        // A program of the image's root must not go on in another one.
+        let has_state = self.persistence.has_state();
+        let (kept, replaced) = if has_state {
+            (None, prestarted)
+        } else {
+            (prestarted, None)
+        };
+        if let Some(replaced) = replaced {
+            drop(replaced);
+            self.lifecycle.report_handover(false);
+            reaper::kill_all_children();
+        }
+        let restored = self.persistence.restore(init.state.as_ref()).await;
+        self.lifecycle.report_restored(restored);
+        if let Some(prestarted) = kept {
             let child = prestarted.hand_over(init).await;
             self.lifecycle.report_handover(child.is_some());
             if let Some(child) = child {
@@ -171,7 +211,12 @@ impl Supervisor {
             }
             reaper::kill_all_children();
         }
-        command::start(init)
+        command::start(init, self.privileges())
+    }
+
+    fn privileges(&self) -> Privileges {
+        let withheld = self.persistence.withheld();
+        withheld.map_or(Privileges::Inherited, Privileges::Without)
     }
 
     fn fail_start(&self, error: CommandStartError) -> u8 {
@@ -202,19 +247,30 @@ impl Supervisor {
         }
     }
 
-    async fn wait_for(&mut self, child: Pid) -> u8 {
+    /// Waits until the command has ended, by itself or because of a save.
+    async fn wait_for(&mut self, child: Pid) -> CommandEnd {
         loop {
-            match self.reaper.next_event().await {
-                SignalEvent::Child => {
-                    if let Some(code) = reaper::reap(Some(child)) {
-                        return code;
-                    }
-                }
-                SignalEvent::Forward(signal) => {
-                    // Fails only if the child has ended, which the next event reports.
-                    let _ = rustix::process::kill_process(child, signal);
+            tokio::select! {
+                event = self.reaper.next_event() => if let Some(code) = handle(&event, child) {
+                    return CommandEnd { code, save: None };
+                },
+                Some(request) = self.save_requests.recv() => {
+                    let code = self.stop(child, request.stop_seconds).await;
+                    return CommandEnd { code, save: Some(request) };
                 }
             }
+        }
+    }
+}
+
+/// Passes a signal on to the command. Returns its exit status if it has ended.
+fn handle(event: &SignalEvent, child: Pid) -> Option<u8> {
+    match event {
+        SignalEvent::Child => reaper::reap(Some(child)),
+        SignalEvent::Forward(signal) => {
+            // Fails only if the child has ended, which the next event reports.
+            let _ = rustix::process::kill_process(child, *signal);
+            None
         }
     }
 }

@@ -4,11 +4,15 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use rustix::mm::Advice;
 use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
-use rustix::thread::CapabilitySet;
+use rustix::thread::{
+    CapabilitySet, capabilities, capability_is_in_bounding_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+};
 use tokio::process::Command;
 
 /// Changes the credentials of the calling thread only, unlike the functions of the C library.
@@ -45,6 +49,38 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
     unsafe {
         command.pre_exec(move || set_thread_credentials(uid, gid, &groups));
     }
+}
+
+/// Capabilities that a container has for the supervisor alone: to mount its root, and to save and
+/// restore processes.
+pub(crate) const SUPERVISOR_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::CHECKPOINT_RESTORE);
+
+/// Makes a program and all that it starts run without capabilities.
+#[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
+pub(crate) fn remove_capabilities(command: &mut std::process::Command, removed: CapabilitySet) {
+    // SAFETY: the closure allocates nothing and makes system calls only.
+    unsafe {
+        command.pre_exec(move || drop_capabilities(removed));
+    }
+}
+
+fn drop_capabilities(removed: CapabilitySet) -> io::Result<()> {
+    // The bounding set first: that needs SETPCAP, which may be one of them.
+    for capability in removed {
+        // Older kernels do not know each of them.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            remove_capability_from_bounding_set(capability)?;
+            // Fails only without ambient capabilities.
+            let _ = configure_capability_in_ambient_set(capability, false);
+        }
+    }
+    let mut sets = capabilities(None)?;
+    sets.effective.remove(removed);
+    sets.permitted.remove(removed);
+    sets.inheritable.remove(removed);
+    Ok(set_capabilities(None, sets)?)
 }
 
 /// Releases code pages: a process that waits for hours needs few; the kernel reads them on use.

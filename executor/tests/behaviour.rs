@@ -18,6 +18,7 @@ mod jupyter;
 mod mcp;
 mod minimal_images;
 mod own_plugins;
+mod persistence;
 mod plugins;
 mod prestart;
 mod python_client;

@@ -69,7 +69,7 @@ impl MinimalRoot {
     }
 }
 
-fn has_busybox(test: &str) -> bool {
+pub(crate) fn has_busybox(test: &str) -> bool {
     let is_there = Path::new(BUSYBOX).exists();
     if !is_there {
         eprintln!("SKIPPED {test}: no {BUSYBOX}");
@@ -78,7 +78,7 @@ fn has_busybox(test: &str) -> bool {
 }
 
 /// Adds busybox with all its programs.
-fn add_busybox(root: &Path) {
+pub(crate) fn add_busybox(root: &Path) {
     let bin = root.join("bin");
     fs::create_dir(&bin).unwrap();
     copy_program(Path::new(BUSYBOX), &bin.join("busybox"));

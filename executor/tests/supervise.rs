@@ -60,7 +60,7 @@ fn supervised() -> (TempDir, TestProcess) {
 }
 
 /// A message for this Pod.
-fn message(grant: Grant) -> ControlMessage {
+pub(crate) fn message(grant: Grant) -> ControlMessage {
     ControlMessage::new(POD, now(), grant)
 }
 

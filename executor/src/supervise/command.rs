@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use crds::contract::control::Init;
 use crds::contract::variable;
 use rustix::process::Pid;
+use rustix::thread::CapabilitySet;
 
 use crate::open_path::create_directory;
 use crate::system;
@@ -46,13 +47,23 @@ impl CommandStartError {
     }
 }
 
+/// Capabilities of a program that the supervisor starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Privileges {
+    /// Those of the container.
+    Inherited,
+    /// Without those that the supervisor has for itself.
+    Without(CapabilitySet),
+}
+
 /// Starts the command of an init message.
-pub(super) fn start(init: &Init) -> Result<Pid, CommandStartError> {
+pub(super) fn start(init: &Init, privileges: Privileges) -> Result<Pid, CommandStartError> {
     spawn(
         &init.command,
         &init.working_dir,
         &init.environment,
         empty_stdin(),
+        privileges,
     )
 }
 
@@ -62,21 +73,26 @@ pub(super) fn spawn(
     directory: &str,
     variables: &BTreeMap<String, String>,
     input: io::Result<Stdio>,
+    privileges: Privileges,
 ) -> Result<Pid, CommandStartError> {
     let (name, arguments) = command.split_first().ok_or(CommandStartError::Empty)?;
     let environment = environment(std::env::vars_os(), variables);
     let directory = working_dir(directory);
     let program = find(name, &environment, &directory)?;
     let spawned = input.and_then(|input| {
-        Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .arg0(name)
             .args(arguments)
             .env_clear()
             .envs(&environment)
             .current_dir(&directory)
             .stdin(input)
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        if let Privileges::Without(removed) = privileges {
+            system::remove_capabilities(&mut command, removed);
+        }
+        command.spawn()
     });
     let child = spawned.map_err(|source| CommandStartError::NotExecutable { program, source })?;
     // The reaper waits for it by pid; dropping a `Child` has no effect.

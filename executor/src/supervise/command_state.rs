@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crds::contract::control::{ReadyReport, SupervisorState};
+use crds::contract::persistence::KeptState;
 use tokio::sync::watch;
 
 #[derive(Debug, Clone)]
@@ -24,6 +25,11 @@ impl CommandState {
     pub(super) fn report_handover(&self, succeeded: bool) {
         self.0
             .send_modify(|report| report.prestarted = Some(succeeded));
+    }
+
+    /// Reports what this run of the container began with.
+    pub(super) fn report_restored(&self, restored: Option<KeptState>) {
+        self.0.send_modify(|report| report.restored = restored);
     }
 
     /// Obstacle that keeps the prestarted program of a dormant Pod from being warm; `None` if it is warm.

@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 
 use super::command_state::CommandState;
 use super::init_store::{InitStore, InitStoreError};
+use super::save_calls::SaveCalls;
 
 /// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
@@ -43,6 +44,8 @@ pub(super) enum CallError {
     OtherGrant,
     #[error("a bearer token is required")]
     NoToken,
+    #[error("the Pod is dormant: there is no command whose state could be saved")]
+    Dormant,
     #[error("the Pod was initialized with another init message")]
     Conflict(Option<PodOwner>),
     #[error("the body must be text of at most 3 MiB")]
@@ -75,7 +78,7 @@ impl CallError {
             Self::Refused(_) | Self::OtherGrant | Self::Sealed(_) | Self::NotSealed => {
                 StatusCode::FORBIDDEN
             }
-            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::Conflict(_) | Self::Dormant => StatusCode::CONFLICT,
             Self::InitStore(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -100,6 +103,7 @@ pub(super) struct Control {
     pub(super) lifecycle: CommandState,
     pub(super) acceptance: Mutex<Acceptance>,
     pub(super) starts: mpsc::Sender<Init>,
+    pub(super) saves: SaveCalls,
 }
 
 /// Progress of the initialization.
@@ -118,6 +122,7 @@ impl Control {
         Router::new()
             .route(endpoint::INIT, post(init))
             .route(endpoint::READY, get(ready))
+            .route(endpoint::SAVE, post(save))
             .route(endpoint::IDENTITY, get(identity))
             .route(endpoint::WARM, get(warm))
             .fallback(async || CallError::Unknown)
@@ -227,28 +232,57 @@ async fn in_time(request: Request, next: Next) -> Result<Response, CallError> {
 }
 
 #[derive(Deserialize)]
-struct ReadyQuery {
+struct WaitQuery {
     #[serde(default)]
     timeout: u64,
 }
 
+type Wait = Result<Query<WaitQuery>, QueryRejection>;
+
+/// Time that a long poll asks for, within its limit.
+fn wait_of(query: Wait) -> Result<Duration, CallError> {
+    let Query(wait) = query.map_err(|_| CallError::Query)?;
+    Ok(Duration::from_secs(
+        wait.timeout.min(MAX_READY_WAIT_SECONDS),
+    ))
+}
+
 async fn ready(
     State(control): State<Arc<Control>>,
-    wait: Result<Query<ReadyQuery>, QueryRejection>,
+    wait: Wait,
     headers: HeaderMap,
 ) -> Result<Response, CallError> {
     let token = bearer(&headers).ok_or(CallError::NoToken)?;
     if control.verify(token)? != Grant::Ready {
         return Err(CallError::OtherGrant);
     }
-    let Query(wait) = wait.map_err(|_| CallError::Query)?;
-    let wait = Duration::from_secs(wait.timeout.min(MAX_READY_WAIT_SECONDS));
-    let mut report = control.lifecycle.wait_settled(wait).await;
+    let mut report = control.lifecycle.wait_settled(wait_of(wait)?).await;
     match &*control.acceptance.lock() {
         // The key for the init message, as long as one is accepted.
         Acceptance::Open(key) => report.sealing_key = Some(key.public_key().to_owned()),
         Acceptance::Done { owner, .. } => report.owner.clone_from(owner),
     }
+    let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
+    Ok(control.prove(token, body))
+}
+
+/// Begins the save of the command's state, and reports on it.
+async fn save(
+    State(control): State<Arc<Control>>,
+    wait: Wait,
+    token: Result<String, StringRejection>,
+) -> Result<Response, CallError> {
+    let token = token.map_err(|_| CallError::Body)?;
+    let token = token.trim_end();
+    let Grant::Save(request) = control.verify(token)? else {
+        return Err(CallError::OtherGrant);
+    };
+    let wait = wait_of(wait)?;
+    if matches!(*control.acceptance.lock(), Acceptance::Open(_)) {
+        return Err(CallError::Dormant);
+    }
+    control.saves.begin(request);
+    let report = control.saves.wait_done(wait).await;
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
     Ok(control.prove(token, body))
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::agent_server::{AgentServer, AgentServerError};
-use super::command::{self, CommandStartError, empty_stdin};
+use super::command::{self, CommandStartError, Privileges, empty_stdin};
 use super::command_state::CommandState;
 use super::probe::{self, ProbeError};
 
@@ -57,6 +57,7 @@ impl Prestarted {
         prestart: Prestart,
         address: IpAddr,
         state: &CommandState,
+        privileges: Privileges,
     ) -> Result<Self, CommandStartError> {
         let mut variables = prestart.environment.clone();
         let (channel, input) = match prestart.handover {
@@ -70,7 +71,8 @@ impl Prestarted {
             }
             Handover::Command => (Channel::None, empty_stdin()),
         };
-        let child = command::spawn(&prestart.command, &prestart.working_dir, &variables, input)?;
+        let (words, directory) = (&prestart.command, &prestart.working_dir);
+        let child = command::spawn(words, directory, &variables, input, privileges)?;
         let probing = watch(address, prestart.clone(), state.clone(), child);
         Ok(Self {
             prestart,

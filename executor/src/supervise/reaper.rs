@@ -64,6 +64,16 @@ pub(super) fn reap(child: Option<Pid>) -> Option<u8> {
     code
 }
 
+/// Kills all processes of the container, also those that the kubelet has started in it. Outside of a
+/// PID namespace of its own, the descendants alone.
+pub(super) fn kill_all() {
+    if rustix::process::getpid() == Pid::INIT {
+        // The group of PID 1 stands for all processes but the caller (`kill -1`).
+        let _ = rustix::process::kill_process_group(Pid::INIT, Signal::KILL);
+    }
+    kill_all_children();
+}
+
 /// Kills and reaps the remaining processes. Their orphans become children of this process, so it
 /// repeats until there are no children.
 pub(super) fn kill_all_children() {

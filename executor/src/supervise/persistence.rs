@@ -1,0 +1,229 @@
+//! State besides the workspace: prepared before any program runs, restored before the command
+//! starts, kept when it has stopped (`docs/specs/supervisor.md`, section 11).
+
+mod archive;
+mod deadline;
+mod error;
+mod memory;
+mod mounts;
+mod overlay;
+mod remove_tree;
+mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::contract::persistence::{
+    KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, StateAccess,
+};
+use rustix::thread::CapabilitySet;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use self::archive::ArchiveRoot;
+use self::error::StateError;
+use self::overlay::OverlayRoot;
+use self::store::Store;
+use crate::system::SUPERVISOR_CAPABILITIES;
+
+/// Time beyond the limit of a save in which a thread that hangs in a system call is waited for.
+const HANG_GRACE: Duration = Duration::from_secs(5);
+
+/// Persistence of this Pod.
+#[derive(Debug)]
+pub(super) struct Persistence {
+    /// `None` if the workspace alone is kept.
+    pod: Option<PodPersistence>,
+    root: RootState,
+    /// Key and image, once the init message is there.
+    access: StateAccess,
+}
+
+#[derive(Debug)]
+enum RootState {
+    /// Nothing is kept, or the node keeps it.
+    Unmanaged(KeptState),
+    Overlay(OverlayRoot),
+    Archive(Arc<ArchiveRoot>),
+}
+
+/// Directories of the supervisor.
+#[derive(Debug, Clone)]
+pub(super) struct StateDirectories {
+    /// Mount point of the store.
+    pub(super) store: PathBuf,
+    /// Directory with the init message.
+    pub(super) init: PathBuf,
+}
+
+impl Persistence {
+    /// Prepares the mechanism of the Pod. If that fails, the workspace alone is kept, and reports
+    /// say why.
+    pub(super) async fn prepare(
+        pod: Option<PodPersistence>,
+        node_root: Option<KeptState>,
+        directories: StateDirectories,
+    ) -> Self {
+        let pod = pod.filter(|pod| pod.level >= PersistenceLevel::Root);
+        let workspace = KeptState::of(PersistenceLevel::Workspace);
+        let root = match pod.as_ref().map(|pod| pod.root) {
+            None => RootState::Unmanaged(workspace),
+            Some(RootMechanism::Node) => RootState::Unmanaged(node_root.unwrap_or(KeptState {
+                reason: Some("the node has not reported what it restored".to_owned()),
+                ..workspace
+            })),
+            Some(mechanism) => {
+                let prepared = spawn_blocking(move || prepare(mechanism, directories)).await;
+                let prepared = prepared.map_err(|error| error.to_string());
+                let prepared = prepared.and_then(|prepared| prepared.map_err(|e| e.to_string()));
+                prepared.unwrap_or_else(|reason| {
+                    tracing::error!(reason, "files outside of the workspace are not kept");
+                    RootState::Unmanaged(KeptState {
+                        reason: Some(reason),
+                        ..workspace
+                    })
+                })
+            }
+        };
+        Self {
+            pod,
+            root,
+            access: StateAccess {
+                key: String::new(),
+                image: String::new(),
+            },
+        }
+    }
+
+    /// Capabilities of the supervisor that its programs must not have; `None` if the workspace alone
+    /// is kept.
+    pub(super) fn withheld(&self) -> Option<CapabilitySet> {
+        let names = self.pod.as_ref()?.withheld.iter();
+        let sets = names.filter_map(|name| {
+            let set = CapabilitySet::from_name(name);
+            if set.is_none() {
+                tracing::warn!(name, "unknown capability");
+            }
+            set
+        });
+        Some(sets.fold(SUPERVISOR_CAPABILITIES, CapabilitySet::union))
+    }
+
+    /// Returns whether the root will change at the init message, so that a program that was started
+    /// before cannot go on.
+    pub(super) fn has_state(&self) -> bool {
+        match &self.root {
+            RootState::Unmanaged(_) => false,
+            RootState::Overlay(root) => root.has_state(),
+            RootState::Archive(root) => root.has_state(),
+        }
+    }
+
+    /// Restores the root. `None` if the Pod has no persistence.
+    pub(super) async fn restore(&mut self, access: Option<&StateAccess>) -> Option<KeptState> {
+        let pod = self.pod.clone()?;
+        if let Some(access) = access {
+            self.access = access.clone();
+        }
+        let mut restored = match &mut self.root {
+            RootState::Unmanaged(kept) => kept.clone(),
+            RootState::Overlay(root) => root.restore(&self.access),
+            RootState::Archive(root) => {
+                let (root, access) = (Arc::clone(root), self.access.clone());
+                let restoring = spawn_blocking(move || root.restore(&access, pod.limits));
+                restoring.await.unwrap_or_else(|error| KeptState {
+                    reason: Some(error.to_string()),
+                    ..KeptState::of(PersistenceLevel::Workspace)
+                })
+            }
+        };
+        restored.reason = restored.reason.map(bounded);
+        if let Some(reason) = &restored.reason {
+            tracing::warn!(reason, "not all of the saved state was restored");
+        }
+        Some(restored)
+    }
+
+    /// Keeps the state of a stopped command. `image` is that of a save call, if there was one.
+    pub(super) async fn keep(&self, image: Option<&str>) -> KeptState {
+        let Some(pod) = &self.pod else {
+            return KeptState::of(PersistenceLevel::Workspace);
+        };
+        let mut access = self.access.clone();
+        if let Some(image) = image.filter(|image| !image.is_empty()) {
+            image.clone_into(&mut access.image);
+        }
+        let limits = pod.limits;
+        let saved = match &self.root {
+            RootState::Unmanaged(_) if pod.root == RootMechanism::Node => {
+                Ok(KeptState::of(PersistenceLevel::Root))
+            }
+            RootState::Unmanaged(kept) => Ok(kept.clone()),
+            RootState::Overlay(root) => root.save(&access.image, limits),
+            RootState::Archive(root) => {
+                let root = Arc::clone(root);
+                let saving = spawn_blocking(move || root.save(&access, limits));
+                let limit = Duration::from_secs(limits.seconds).saturating_add(HANG_GRACE);
+                match timeout(limit, saving).await {
+                    Ok(Ok(saved)) => saved,
+                    Ok(Err(error)) => Err(StateError::io("save the root")(error)),
+                    Err(_) => Err(StateError::Time(limits.seconds)),
+                }
+            }
+        };
+        let mut kept = saved.unwrap_or_else(|error| KeptState {
+            reason: Some(error.to_string()),
+            ..KeptState::of(PersistenceLevel::Workspace)
+        });
+        if pod.level == PersistenceLevel::Memory
+            && let Some(obstacle) = memory::obstacle()
+        {
+            kept.reason = Some(memory::without_processes(obstacle, kept.reason));
+        }
+        kept.reason = kept.reason.map(bounded);
+        kept
+    }
+}
+
+fn prepare(
+    mechanism: RootMechanism,
+    directories: StateDirectories,
+) -> Result<RootState, StateError> {
+    let failed = StateError::io::<std::io::Error>;
+    if !rustix::process::geteuid().is_root() {
+        return Err(StateError::NotRoot);
+    }
+    let store = Store::open(&directories.store).map_err(failed("open the store"))?;
+    if mechanism == RootMechanism::Overlay {
+        return Ok(RootState::Overlay(OverlayRoot::prepare(
+            store,
+            directories.store,
+        )?));
+    }
+    let private = [&*directories.store, &*directories.init];
+    let root = ArchiveRoot::prepare(store, Path::new("/"), &private)?;
+    Ok(RootState::Archive(Arc::new(root)))
+}
+
+/// Reason why changes of one image are not used with another one.
+fn image_change(from: &str, to: &str) -> String {
+    let name = |image: &str| {
+        if image.is_empty() {
+            "an unknown image".to_owned()
+        } else {
+            image.chars().take(100).collect()
+        }
+    };
+    format!(
+        "the image has changed from {} to {}: files outside of the workspace are those of the new \
+         image",
+        name(from),
+        name(to)
+    )
+}
+
+fn bounded(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+    reason
+}

@@ -1,0 +1,222 @@
+//! Root by an archive: changed files are written to the volume when the command has stopped, and
+//! unpacked before it starts (`docs/decisions/120-archive-of-the-root.md`).
+
+mod changes;
+mod entry;
+mod header;
+mod list;
+mod metadata;
+mod pack;
+mod pax;
+mod seal;
+mod sparse;
+mod tar_reader;
+mod tar_writer;
+mod unpack;
+mod walk;
+
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+use std::path::Path;
+
+use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits, StateAccess};
+use rustix::fs::{Mode, OFlags};
+use rustix::rand::GetRandomFlags;
+
+use self::header::{ArchiveHeader, SALT_BYTES, VERSION};
+use self::list::FileList;
+use self::seal::{Opener, Sealer, StateKey};
+use self::walk::Tree;
+use super::deadline::Deadline;
+use super::error::StateError;
+use super::image_change;
+use super::mounts;
+use super::store::Store;
+
+const ARCHIVE: &str = "archive";
+const TEMPORARY: &str = "archive.new";
+/// Archive of another image, until the next save.
+const PREVIOUS: &str = "archive.previous";
+/// Archive that could not be restored.
+const REFUSED: &str = "archive.refused";
+
+#[derive(Debug)]
+pub(super) struct ArchiveRoot {
+    store: Store,
+    tree: Tree,
+    list: FileList,
+}
+
+impl ArchiveRoot {
+    /// Lists all files below `root` but those on other mounts and below `private`.
+    pub(super) fn prepare(
+        store: Store,
+        root: &Path,
+        private: &[&Path],
+    ) -> Result<Self, StateError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(root, flags, Mode::empty());
+        let mounts = mounts::read().map_err(StateError::io("read the mounts"))?;
+        let mut excluded = mounts::points(&mounts);
+        let private = private
+            .iter()
+            .filter_map(|path| path.strip_prefix(root).ok());
+        excluded.extend(private.map(|path| path.as_os_str().as_encoded_bytes().to_vec()));
+        let tree = Tree {
+            root: directory.map_err(StateError::io("open the root"))?,
+            excluded,
+        };
+        let list = FileList::create(&store, &tree)?;
+        Ok(Self { store, tree, list })
+    }
+
+    /// Returns whether there is an archive.
+    pub(super) fn has_state(&self) -> bool {
+        self.store.has(ARCHIVE) || self.store.has(PREVIOUS)
+    }
+
+    /// Unpacks the archive if it is authentic and fits the image. An archive of another image is
+    /// set aside until the next save, and one that cannot be restored is kept as well.
+    pub(super) fn restore(&self, access: &StateAccess, limits: SaveLimits) -> KeptState {
+        let restored = self.select(access).and_then(|obstacle| match obstacle {
+            Some(reason) => Ok(KeptState {
+                reason: Some(reason),
+                ..KeptState::of(PersistenceLevel::Workspace)
+            }),
+            None => self.restore_selected(access, limits),
+        });
+        restored.unwrap_or_else(|error| {
+            if let Err(error) = self.store.rename(ARCHIVE, REFUSED) {
+                tracing::error!(%error, "cannot move the archive aside");
+            }
+            KeptState {
+                reason: Some(error.to_string()),
+                ..KeptState::of(PersistenceLevel::Workspace)
+            }
+        })
+    }
+
+    /// Makes the archive of the image the present one. Returns the reason why the present one does
+    /// not fit and is set aside.
+    fn select(&self, access: &StateAccess) -> Result<Option<String>, StateError> {
+        let failed = StateError::io::<std::io::Error>;
+        let fits =
+            |header: &ArchiveHeader| !access.image.is_empty() && header.image == access.image;
+        let obstacle = match self.open(ARCHIVE) {
+            Ok(Some((_, header))) if fits(&header) => return Ok(None),
+            Ok(Some((_, header))) => Some(image_change(&header.image, &access.image)),
+            Ok(None) => None,
+            Err(error @ StateError::Version(_)) => Some(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        if matches!(self.open(PREVIOUS), Ok(Some((_, header))) if fits(&header)) {
+            let exchanged = self.store.exchange(PREVIOUS, ARCHIVE);
+            exchanged.map_err(failed("move the archive"))?;
+            return Ok(None);
+        }
+        if obstacle.is_some() {
+            let moved = self.store.rename(ARCHIVE, PREVIOUS);
+            moved.map_err(failed("move the archive"))?;
+        }
+        Ok(obstacle)
+    }
+
+    fn restore_selected(
+        &self,
+        access: &StateAccess,
+        limits: SaveLimits,
+    ) -> Result<KeptState, StateError> {
+        let Some((mut file, header)) = self.open(ARCHIVE)? else {
+            return Ok(KeptState::of(PersistenceLevel::Workspace));
+        };
+        let failed = StateError::io::<std::io::Error>;
+        let key = StateKey::from_text(&access.key)?;
+        let start = file.stream_position().map_err(failed("read the archive"))?;
+        let bytes = file.metadata().map_err(failed("read the archive"))?.len();
+        unpack::check(Opener::new(&mut file, &key, &header)?, limits)?;
+        let rewound = file.seek(SeekFrom::Start(start));
+        rewound.map_err(failed("read the archive"))?;
+        let left_out = unpack::unpack(Opener::new(&mut file, &key, &header)?, &self.tree)?;
+        let reason = (left_out > 0)
+            .then(|| format!("{left_out} files are left out: the Pod has mounts in their place"));
+        Ok(KeptState {
+            level: header.level.min(PersistenceLevel::Root),
+            bytes: Some(bytes),
+            reason,
+        })
+    }
+
+    /// Writes an archive of all changes, and replaces the one before it when it is complete.
+    pub(super) fn save(
+        &self,
+        access: &StateAccess,
+        limits: SaveLimits,
+    ) -> Result<KeptState, StateError> {
+        let saved = self.write(access, limits);
+        if saved.is_err() {
+            // After a full disk its blocks are needed.
+            let _ = self.store.remove(TEMPORARY);
+        }
+        saved
+    }
+
+    fn write(&self, access: &StateAccess, limits: SaveLimits) -> Result<KeptState, StateError> {
+        let failed = StateError::io::<std::io::Error>;
+        let deadline = Deadline::after(limits.seconds);
+        let key = StateKey::from_text(&access.key)?;
+        let header = ArchiveHeader {
+            version: VERSION,
+            level: PersistenceLevel::Root,
+            image: access.image.clone(),
+            salt: salt()?,
+        };
+        let file = self.store.create(TEMPORARY);
+        let file = file.map_err(failed("create the archive"))?;
+        let sealer = Sealer::new(file, &key, &header)?;
+        let (packed, sealer) = pack::pack(&self.tree, &self.list, sealer, limits, deadline)?;
+        let file = sealer.finish().map_err(failed("write the archive"))?;
+        let bytes = file.metadata().map_err(failed("write the archive"))?.len();
+        file.sync_all().map_err(failed("write the archive"))?;
+        deadline.check()?;
+        let committed = self.store.commit(&file, TEMPORARY, ARCHIVE);
+        committed.map_err(failed("replace the archive"))?;
+        if let Err(error) = self.store.remove(PREVIOUS) {
+            tracing::warn!(%error, "cannot remove the archive of another image");
+        }
+        let reason = (packed.left_out > 0).then(|| {
+            format!(
+                "{} files are left out: their names begin with .wh., they cannot be read, or \
+                 their directories are too deep",
+                packed.left_out
+            )
+        });
+        Ok(KeptState {
+            level: PersistenceLevel::Root,
+            bytes: Some(bytes),
+            reason,
+        })
+    }
+
+    /// Opens an archive and reads its header.
+    fn open(&self, name: &str) -> Result<Option<(File, ArchiveHeader)>, StateError> {
+        let file = self.store.open_file(name);
+        let Some(mut file) = file.map_err(StateError::io("open the archive"))? else {
+            return Ok(None);
+        };
+        let header = ArchiveHeader::read(&mut file)?;
+        Ok(Some((file, header)))
+    }
+}
+
+fn salt() -> Result<[u8; SALT_BYTES], StateError> {
+    let mut salt = [0; SALT_BYTES];
+    let filled = rustix::rand::getrandom(&mut salt, GetRandomFlags::empty());
+    match filled {
+        Ok(SALT_BYTES) => Ok(salt),
+        Ok(_) => Err(StateError::Key),
+        Err(error) => Err(StateError::io("read random bytes")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Errors of saving and restoring files outside of the workspace. Their texts are reasons for users.
+
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StateError {
+    #[error("cannot {action}: {source}")]
+    Io {
+        action: &'static str,
+        source: io::Error,
+    },
+    #[error("the changed files exceed the limit of {0} bytes")]
+    Bytes(u64),
+    #[error("the changed files exceed the limit of {0} files")]
+    Files(u64),
+    #[error("the save exceeds the limit of {0} s")]
+    Time(u64),
+    #[error("the saved state is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("the saved state has version {0}, which this supervisor does not read")]
+    Version(u32),
+    #[error("the container must start as uid 0 to keep files outside of the workspace")]
+    NotRoot,
+    #[error("the key of the saved state is missing or not valid")]
+    Key,
+}
+
+impl StateError {
+    /// For `map_err`: "cannot ACTION".
+    pub(super) fn io<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Io {
+            action,
+            source: source.into(),
+        }
+    }
+}

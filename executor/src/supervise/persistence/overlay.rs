@@ -1,0 +1,229 @@
+//! Root by an overlay: changes are on the volume at any time. The upper directory fits one image.
+
+mod meta;
+mod mount;
+mod target;
+mod usage;
+
+use std::io;
+use std::path::PathBuf;
+
+use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits, StateAccess};
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{Gid, Mode, Uid, fchmod, fchown, stat};
+
+use self::meta::{OverlayMeta, VERSION};
+use self::mount::OverlayDirectories;
+use super::error::StateError;
+use super::image_change;
+use super::store::{Store, open_directory};
+
+/// Directory with `u` (upper), `w` (work), `m` (mount point) and `meta.json`.
+const OVERLAY: &str = "overlay";
+/// The same of another image, until the next save.
+const PREVIOUS: &str = "overlay.previous";
+
+#[derive(Debug)]
+pub(super) struct OverlayRoot {
+    store: Store,
+    /// Mount point of the store in the image's root.
+    path: PathBuf,
+    mount: MountState,
+}
+
+#[derive(Debug)]
+enum MountState {
+    /// An earlier Pod has left changes: the image decides.
+    Undecided,
+    /// Mounted; the directory `overlay`.
+    Mounted(OwnedFd),
+    Failed(String),
+}
+
+impl OverlayRoot {
+    /// Mounts an empty overlay at once. Changes of an earlier Pod wait for the image.
+    pub(super) fn prepare(store: Store, path: PathBuf) -> Result<Self, StateError> {
+        let failed = StateError::io::<io::Error>;
+        let mut root = Self {
+            store,
+            path,
+            mount: MountState::Undecided,
+        };
+        let has_meta = root
+            .meta(OVERLAY)
+            .map_err(failed("read the store"))?
+            .is_some();
+        if !has_meta && !root.store.has(PREVIOUS) {
+            // An overlay without an image never had a sandbox.
+            root.store
+                .remove(OVERLAY)
+                .map_err(failed("clear the store"))?;
+            root.mount()?;
+        }
+        Ok(root)
+    }
+
+    pub(super) fn has_state(&self) -> bool {
+        matches!(self.mount, MountState::Undecided)
+    }
+
+    /// Mounts the overlay of this image, or begins a new one.
+    pub(super) fn restore(&mut self, access: &StateAccess) -> KeptState {
+        let restored = self.try_restore(access);
+        restored.unwrap_or_else(|error| {
+            let reason = error.to_string();
+            self.mount = MountState::Failed(reason.clone());
+            KeptState {
+                reason: Some(reason),
+                ..KeptState::of(PersistenceLevel::Workspace)
+            }
+        })
+    }
+
+    fn try_restore(&mut self, access: &StateAccess) -> Result<KeptState, StateError> {
+        let failed = StateError::io::<io::Error>;
+        let mut restored = KeptState::of(PersistenceLevel::Workspace);
+        match &self.mount {
+            MountState::Failed(reason) => {
+                restored.reason = Some(reason.clone());
+                return Ok(restored);
+            }
+            MountState::Mounted(_) => {}
+            MountState::Undecided => {
+                let (has_state, reason) = self.select(access).map_err(failed("read the store"))?;
+                if has_state {
+                    restored.level = PersistenceLevel::Root;
+                }
+                restored.reason = reason;
+                self.mount()?;
+            }
+        }
+        self.write_meta(&access.image)
+            .map_err(failed("write the store"))?;
+        Ok(restored)
+    }
+
+    /// Makes the overlay of the image the present one. Returns whether there is one, and the reason
+    /// why another one is set aside.
+    fn select(&self, access: &StateAccess) -> io::Result<(bool, Option<String>)> {
+        let fits = |meta: &OverlayMeta| {
+            meta.version <= VERSION && !access.image.is_empty() && meta.image == access.image
+        };
+        let present = self.meta(OVERLAY)?;
+        if present.as_ref().is_some_and(fits) {
+            return Ok((true, None));
+        }
+        if self.meta(PREVIOUS)?.as_ref().is_some_and(fits) {
+            self.store.exchange(PREVIOUS, OVERLAY)?;
+            return Ok((true, None));
+        }
+        let Some(meta) = present else {
+            self.store.remove(OVERLAY)?;
+            return Ok((false, None));
+        };
+        self.store.rename(OVERLAY, PREVIOUS)?;
+        let reason = if meta.version > VERSION {
+            StateError::Version(meta.version).to_string()
+        } else {
+            image_change(&meta.image, &access.image)
+        };
+        Ok((false, Some(reason)))
+    }
+
+    fn mount(&mut self) -> Result<(), StateError> {
+        let failed = StateError::io::<io::Error>;
+        let overlay = self
+            .store
+            .subdirectory(OVERLAY)
+            .map_err(failed("open the overlay"))?;
+        let directory = |name| {
+            let made = rustix::fs::mkdirat(&overlay, name, Mode::RWXU);
+            if let Err(error) = made
+                && error != rustix::io::Errno::EXIST
+            {
+                return Err(error.into());
+            }
+            open_directory(overlay.as_fd(), name)
+        };
+        let is_new = self
+            .meta(OVERLAY)
+            .map_err(failed("read the store"))?
+            .is_none();
+        let directories = OverlayDirectories {
+            upper: directory("u").map_err(failed("open the overlay"))?,
+            work: directory("w").map_err(failed("open the overlay"))?,
+            mount: directory("m").map_err(failed("open the overlay"))?,
+        };
+        if is_new {
+            copy_root(&directories.upper).map_err(failed("set up the overlay"))?;
+        }
+        match mount::enter(&directories, &self.path) {
+            Ok(()) => self.mount = MountState::Mounted(overlay),
+            Err(error) => {
+                tracing::error!(%error, "cannot mount the root");
+                self.mount = MountState::Failed(error.to_string());
+                return Err(StateError::io("mount the root")(io::Error::other(error)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all changes durable. There is no limit on them: the volume has them already.
+    pub(super) fn save(&self, image: &str, limits: SaveLimits) -> Result<KeptState, StateError> {
+        let failed = StateError::io::<io::Error>;
+        let overlay = match &self.mount {
+            MountState::Mounted(overlay) => overlay,
+            MountState::Undecided => {
+                return Ok(KeptState::of(PersistenceLevel::Workspace));
+            }
+            MountState::Failed(reason) => {
+                return Ok(KeptState {
+                    reason: Some(reason.clone()),
+                    ..KeptState::of(PersistenceLevel::Workspace)
+                });
+            }
+        };
+        let synced = rustix::fs::syncfs(overlay);
+        synced.map_err(StateError::io("write the changes to the volume"))?;
+        self.write_meta(image).map_err(failed("write the store"))?;
+        if let Err(error) = self.store.remove(PREVIOUS) {
+            tracing::warn!(%error, "cannot remove the changes of another image");
+        }
+        let upper = open_directory(overlay.as_fd(), "u").ok();
+        let usage = upper.and_then(|upper| usage::measure(upper.as_fd()));
+        let reason = usage.and_then(|usage| {
+            let bytes = (usage.bytes > limits.bytes).then_some(StateError::Bytes(limits.bytes));
+            let files = (usage.files > limits.files).then_some(StateError::Files(limits.files));
+            let error = bytes.or(files)?;
+            Some(format!("{error}; all are kept"))
+        });
+        Ok(KeptState {
+            level: PersistenceLevel::Root,
+            bytes: usage.map(|usage| usage.bytes),
+            reason,
+        })
+    }
+
+    fn meta(&self, name: &str) -> io::Result<Option<OverlayMeta>> {
+        match open_directory(self.store.descriptor(), name) {
+            Ok(directory) => OverlayMeta::read(directory.as_fd()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_meta(&self, image: &str) -> io::Result<()> {
+        let MountState::Mounted(overlay) = &self.mount else {
+            return Ok(());
+        };
+        OverlayMeta::new(image).write(overlay.as_fd())
+    }
+}
+
+/// Gives a new upper directory mode and owner of the image's root, which it replaces.
+fn copy_root(upper: &OwnedFd) -> io::Result<()> {
+    let root = stat(c"/")?;
+    let (uid, gid) = (Uid::from_raw(root.st_uid), Gid::from_raw(root.st_gid));
+    fchown(upper, Some(uid), Some(gid))?;
+    Ok(fchmod(upper, Mode::from_raw_mode(root.st_mode & 0o7777))?)
+}
