@@ -1,5 +1,5 @@
 //! Root by an archive: changed files are written to the volume when the command has stopped, and
-//! unpacked before it starts (`docs/decisions/120-archive-of-the-root.md`).
+//! unpacked before it starts (`docs/decisions/116-archive-of-the-root.md`).
 
 mod changes;
 mod entry;

@@ -140,6 +140,7 @@ fn pause_of_level_workspace_says_so_and_why() {
     }
     let mut lost = PlanFixture::running();
     lost.spec().workspace = None;
+    lost.entry.status.workspace_claim = None;
     lost.set_desired_state(DesiredState::Paused);
     lost.plan_and_apply();
     lost.lose_pod();
