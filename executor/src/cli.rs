@@ -25,6 +25,9 @@ pub(crate) enum Command {
     MakeDirectory { directory: PathBuf },
     /// Do nothing until a signal: a container that keeps its image on the node
     Hold,
+    /// Check that a root with changes on the volume at DIRECTORY can be mounted here
+    #[command(hide = true)]
+    CheckRootOverlay { directory: PathBuf },
     /// Run as PID 1: wait for the init message, then run its command
     Supervise(Box<SuperviseOptions>),
     /// Run the action execution server

@@ -62,6 +62,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             Signals::new()?.received().await;
             Ok(ExitCode::SUCCESS)
         }
+        Command::CheckRootOverlay { directory } => {
+            supervise::check_root_overlay(&directory)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Supervise(options) => {
             system::hide_from_own_user();
             log::to_stderr(false);

@@ -48,6 +48,8 @@ mod probe;
 mod reaper;
 mod save_calls;
 
+pub(crate) use self::persistence::check_root_overlay;
+
 const LIMITS: Limits = Limits {
     connections: 64,
     header_timeout: Duration::from_secs(10),

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use self::archive::ArchiveRoot;
 use self::error::StateError;
 use self::overlay::OverlayRoot;
+pub(crate) use self::overlay::check as check_root_overlay;
 use self::store::Store;
 use crate::system::SUPERVISOR_CAPABILITIES;
 

@@ -6,7 +6,7 @@ mod target;
 mod usage;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits, StateAccess};
 use rustix::fd::{AsFd as _, OwnedFd};
@@ -22,6 +22,13 @@ use super::store::{Store, open_directory};
 const OVERLAY: &str = "overlay";
 /// The same of another image, until the next save.
 const PREVIOUS: &str = "overlay.previous";
+
+/// Mounts an overlay with changes below `volume` as the root of this container, as a supervisor
+/// does.
+pub(crate) fn check(volume: &Path) -> anyhow::Result<()> {
+    OverlayRoot::prepare(Store::open(volume)?, volume.to_owned())?;
+    Ok(())
+}
 
 #[derive(Debug)]
 pub(super) struct OverlayRoot {

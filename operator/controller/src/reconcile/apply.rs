@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crds::contract::identity::IdentityKey;
-use crds::contract::persistence::SaveRequest;
+use crds::contract::persistence::{RootMechanism, SaveRequest};
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -170,7 +170,7 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
         let target = InitTarget {
             key_rotation: pod.key_rotation,
             was_warm: pod.was_warm(),
-            state_image: state_image(&observed, pod)?,
+            state_image: state_image(pod)?,
         };
         let build_context = create::build_context(&context, &observed);
         init_message::init(&build_context, target).map_err(|_| SupervisorError::Malformed)
@@ -179,17 +179,12 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
 
 /// Image of a Pod that keeps more than the workspace. What an earlier Pod kept fits one image, so
 /// that a start waits until the node has reported it.
-fn state_image<'a>(
-    observed: &Observed,
-    pod: &'a PodFacts,
-) -> Result<Option<&'a str>, SupervisorError> {
-    if pod.persistence.is_none() {
-        return Ok(None);
-    }
-    let has_run = observed.entry.status.incarnation > 0;
-    match pod.container.image.as_deref() {
-        None if has_run => Err(SupervisorError::UnknownImage),
-        image => Ok(Some(image.unwrap_or_default())),
+fn state_image(pod: &PodFacts) -> Result<Option<&str>, SupervisorError> {
+    let image = pod.container.image.as_deref();
+    match pod.persistence.as_ref().map(|persistence| persistence.root) {
+        None => Ok(None),
+        Some(RootMechanism::Node) => Ok(Some(image.unwrap_or_default())),
+        Some(_) => image.map(Some).ok_or(SupervisorError::UnknownImage),
     }
 }
 
