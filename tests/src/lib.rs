@@ -19,6 +19,7 @@ pub mod fault_injection;
 pub mod free_port;
 pub mod image_archive;
 pub mod image_builds;
+pub mod persistence_session;
 pub mod plugin_session;
 pub mod registry;
 pub mod runtime_tags;

@@ -18,6 +18,7 @@ mod isolation;
 mod kubectl;
 mod node_control;
 mod node_failures;
+mod persistence;
 mod plugins;
 mod recovery;
 mod second_node;

@@ -153,7 +153,7 @@ where
             .await
             .unwrap();
     }
-    assert!(accepted * 5 > OBJECTS, "only {accepted} were accepted");
+    assert!(accepted * 6 > OBJECTS, "only {accepted} were accepted");
 }
 
 #[tokio::test(start_paused = true)]

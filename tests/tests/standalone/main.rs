@@ -16,6 +16,7 @@ mod images;
 mod kubectl;
 mod network_policies;
 mod own_plugins;
+mod persistence;
 mod plugins;
 mod pull_secrets;
 mod readiness;

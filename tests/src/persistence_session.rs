@@ -1,0 +1,104 @@
+//! A session whose pauses keep changed files, the same wherever its sandbox runs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::clients::http_client::text;
+use crate::clients::v0::v0_command;
+use crate::session::Session;
+
+/// Tries of a look at a sandbox that is being paused, and the time between them.
+const MAX_POLLS: u32 = 600;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Directories that changes are made in: all but the workspace and what every Pod has anew.
+const DIRECTORIES: &str = "/etc /opt /root /home /var/lib /srv";
+
+/// Changes of all kinds, some of which each round makes again. `$1` is the number of the round.
+const CHANGE: &str = r#"
+set -eu
+mkdir -p /opt/kept "/var/lib/kept/round $1"
+echo "round $1" >"/etc/kept-$1"
+echo "round $1" >>/etc/hosts.allow
+dd if=/dev/urandom of=/opt/kept/random bs=64k count=16 status=none
+ln -f /opt/kept/random /opt/kept/hard
+ln -sfn "kept-$1" /etc/kept-link
+cp /bin/true /opt/kept/program
+chown 1000:1000 /opt/kept/program
+chmod 4755 /opt/kept/program
+mkfifo "/var/lib/kept/round $1/pipe"
+echo secret >/root/.token
+chmod 600 /root/.token
+touch -d "2001-02-03 04:05:06" "/home/dated-$1"
+[ ! -e "/etc/kept-$(($1 - 2))" ] || rm -r "/etc/kept-$(($1 - 2))" "/var/lib/kept/round $(($1 - 2))"
+rm -f /etc/debian_version
+"#;
+
+/// Body of a `/start` with this image, by which the agent is root and a pause keeps its root.
+pub fn start_body(session: &str, image: &str) -> Value {
+    json!({
+        "session_id": session, "image": image, "working_dir": "/workspace", "environment": {},
+        "command": v0_command("", "root"), "persistence": "Root",
+    })
+}
+
+/// Description of all changes: names, kinds, owners, modes, times and contents.
+async fn fingerprint(session: &Session) -> String {
+    let list = format!(
+        "cd / && {{ find {DIRECTORIES} -xdev ! -type d -printf '%p %y %U:%G %m %n %l %s\\n'; \
+         find /home -name 'dated-*' -printf '%p %t\\n'; \
+         find {DIRECTORIES} -xdev -type f -exec sha256sum {{}} +; }} \
+         | grep -vE '/\\.cache/|history|/etc/(hosts|hostname|resolv.conf|mtab)' | sort | sha256sum"
+    );
+    session.run(&list).await
+}
+
+/// Changes files, pauses and resumes, as often as asked; every time, all changes are there.
+pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
+    let script = json!({"path": "/workspace/change.sh", "content": CHANGE});
+    session.act("write", script).await.success();
+    let first = session.info().await["incarnation"].as_u64();
+    for round in 1..=rounds {
+        let made = session
+            .run(&format!("sh /workspace/change.sh {round} && echo made"))
+            .await;
+        assert!(made.contains("made"), "{made}");
+        let before = fingerprint(session).await;
+        let paused = pause(session).await;
+        assert_eq!(paused["persisted"]["level"], "Root", "{paused}");
+        assert_eq!(paused["persisted"]["reason"], Value::Null, "{paused}");
+        session.change_state("resume").await;
+        session.ready().await;
+        assert_eq!(fingerprint(session).await, before, "round {round}");
+        let info = session.info().await;
+        assert_eq!(info["restored"]["level"], "Root", "{info}");
+        let incarnation = info["incarnation"].as_u64();
+        assert_eq!(incarnation, first.map(|first| first + u64::from(round)));
+    }
+    let gone = session.run("ls /etc/debian_version").await;
+    assert!(gone.contains("No such file"), "{gone}");
+}
+
+/// Pauses and waits until the status says what was kept.
+async fn pause(session: &Session) -> Value {
+    session.change_state("pause").await;
+    for _ in 0..MAX_POLLS {
+        let info = session.info().await;
+        let kept = &info["persisted"];
+        let restored = text_or_empty(&info["restored"], "at");
+        if kept.is_object() && text_or_empty(kept, "at") >= restored {
+            return info;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    panic!("never saved: {}", session.info().await);
+}
+
+fn text_or_empty(value: &Value, field: &str) -> String {
+    if value[field].is_string() {
+        text(value, field)
+    } else {
+        String::new()
+    }
+}

@@ -1,0 +1,44 @@
+//! What a pause keeps on a real node, by the mechanism that the cluster allows.
+
+use serde_json::json;
+use tests::persistence_session::{changed_files_survive_pauses, start_body};
+use tests::session::Session;
+
+use crate::installation::{API_KEY, IMAGE, api};
+use crate::test_namespace::TestNamespace;
+
+/// Ten pauses, each with a new Pod.
+const ROUNDS: u32 = 10;
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn changed_files_survive_pauses_on_a_node() {
+    let body = start_body("kept", IMAGE);
+    let session = Session::start(&api(), API_KEY, &body).await;
+    changed_files_survive_pauses(&session, ROUNDS).await;
+    session.change_state("stop").await;
+}
+
+/// The supervisor has capabilities, and withholds them from the command.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn command_has_no_capability_of_its_supervisor() {
+    let ns = TestNamespace::of_gateway().await;
+    let name = "withheld";
+    ns.apply(
+        name,
+        &json!({
+            "command": ["sh", "-c", "grep Cap /proc/self/status >/workspace/own; sleep infinity"],
+            "workspace": {"size": "1Gi"}, "persistence": "Root",
+        }),
+    );
+    ns.ready(name).await;
+    let own = ns.exec(name, "cat /workspace/own");
+    for line in own.lines() {
+        assert!(line.ends_with("\t0000000000000000"), "{own}");
+    }
+    // What it has left in the store cannot be read by another user, and is not the workspace's.
+    let listed = ns.exec(name, "ls /workspace");
+    assert_eq!(listed.trim(), "own");
+    ns.delete::<crds::Sandbox>(name).await;
+}

@@ -1,0 +1,34 @@
+//! What a pause keeps: the node keeps the root of sandboxes of every kind of image.
+
+use serde_json::Value;
+use tests::persistence_session::{changed_files_survive_pauses, start_body};
+use tests::session::Session;
+
+use crate::fixture::{fixture, start};
+
+#[tokio::test]
+async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
+    let Some(mut fixture) = fixture() else { return };
+    let body = start_body("kept", "host");
+    let session = Session::start(fixture.api(), fixture.key(), &body).await;
+    changed_files_survive_pauses(&session, 3).await;
+    session.change_state("pause").await;
+    drop(fixture.standalone);
+    fixture.standalone = start(fixture.state.path(), &["--url-form", "nested"]);
+    let again = Session::start(fixture.api(), fixture.key(), &body).await;
+    assert_eq!(again.id, session.id);
+    let kept = again.run("cat /etc/kept-3").await;
+    assert!(kept.contains("round 3"), "{kept}");
+    again.change_state("stop").await;
+}
+
+#[tokio::test]
+async fn unknown_level_is_refused() {
+    let Some(fixture) = fixture() else { return };
+    let mut body = start_body("level", "host");
+    body["persistence"] = Value::from("Everything");
+    let refused = fixture.wire().post(&fixture.url("/start"), &body).await;
+    assert_eq!(refused.status, 400);
+    let detail = refused.body["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("Workspace, Root or Memory"), "{detail}");
+}
