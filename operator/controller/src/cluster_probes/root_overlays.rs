@@ -12,6 +12,7 @@ use super::{keeper, probe_pod};
 use crate::config::{ControllerConfig, RootPersistence, UserNamespaces};
 use crate::context::Context;
 use crate::reconcile::build::init_container::PROGRAM;
+use crate::reconcile::build::persistence::OVERLAY;
 
 const POD: &str = "sandbox-root-overlay-probe";
 /// Directory that the program mounts an overlay in.
@@ -42,7 +43,7 @@ fn root_overlay_probe(config: &ControllerConfig) -> Probe {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities {
             drop: Some(vec!["ALL".into()]),
-            add: Some(vec!["SYS_ADMIN".into()]),
+            add: Some(OVERLAY.iter().copied().map(Into::into).collect()),
         }),
         seccomp_profile: Some(SeccompProfile {
             type_: "RuntimeDefault".into(),

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
     fsopen, mount_change, move_mount, open_tree, unmount,
 };
-use rustix::process::{chdir, fchdir, pivot_root};
+use rustix::process::{chdir, chroot, fchdir, pivot_root};
 
 use super::target;
 use crate::supervise::persistence::mounts::{self, Mount, is_at_or_below, relative};
@@ -55,7 +56,7 @@ pub(super) fn enter(directories: &OverlayDirectories, store: &Path) -> Result<()
 
 /// Creates the overlay, not attached to any place.
 fn create(directories: &OverlayDirectories) -> Result<OwnedFd, MountError> {
-    let failed = step::<rustix::io::Errno>;
+    let failed = step::<Errno>;
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC);
     let context = context.map_err(failed("create an overlay"))?;
     let (upper, work) = (path(&directories.upper), path(&directories.work));
@@ -115,16 +116,35 @@ fn detach(mount: &OwnedFd) -> io::Result<()> {
     Ok(unmount(path(mount), UnmountFlags::DETACH)?)
 }
 
-/// Makes the mount the root. The old one is put over it and detached at once.
+/// Makes the mount the root.
 fn pivot(root: &OwnedFd) -> Result<(), MountError> {
-    let failed = step::<rustix::io::Errno>;
+    let failed = step::<Errno>;
     fchdir(root).map_err(failed("enter the new root"))?;
-    if let Err(error) = pivot_root(c".", c".") {
+    let entered = match pivot_root(c".", c".") {
+        // The old one is over the new one now.
+        Ok(()) => unmount(c".", UnmountFlags::DETACH),
+        // Default seccomp filters of container runtimes refuse it.
+        Err(Errno::PERM) => cover(root),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = entered {
         let _ = chdir(c"/");
         return Err(failed("enter the new root")(error));
     }
-    unmount(c".", UnmountFlags::DETACH).map_err(failed("detach the old root"))?;
     chdir(c"/").map_err(failed("enter the new root"))
+}
+
+/// Puts the mount over the old root and enters it. Whoever joins the mount namespace gets the
+/// topmost root, and `..` leads back to it.
+fn cover(root: &OwnedFd) -> Result<(), Errno> {
+    move_mount(
+        root,
+        c"",
+        rustix::fs::CWD,
+        c"/",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )?;
+    chroot(c".")
 }
 
 /// Path of an open file for calls that take no descriptor.

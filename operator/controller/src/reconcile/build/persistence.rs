@@ -26,13 +26,14 @@ const ARCHIVE: &[&str] = &[
     "SETPCAP",
 ];
 /// Capabilities of a supervisor that mounts the root.
-const OVERLAY: &[&str] = &[
+pub(crate) const OVERLAY: &[&str] = &[
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
     "FSETID",
     "SETPCAP",
     "SYS_ADMIN",
+    "SYS_CHROOT",
 ];
 
 /// Obstacle that keeps a Pod at level `Workspace` although the spec asks for more. Its text is the
