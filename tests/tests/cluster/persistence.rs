@@ -1,6 +1,8 @@
 //! What a pause keeps on a real node, by the mechanism that the cluster allows.
 
-use serde_json::json;
+use crds::contract::persistence::RootMechanism;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
 use tests::persistence_session::{changed_files_survive_pauses, start_body};
 use tests::session::Session;
 
@@ -19,6 +21,20 @@ async fn changed_files_survive_pauses_on_a_node() {
     session.change_state("stop").await;
 }
 
+/// Mechanism that the controller has found out to work.
+async fn best_mechanism(ns: &TestNamespace) -> RootMechanism {
+    let records = ns.api::<ConfigMap>();
+    let records = records.get_opt("sandbox-operator-cluster-probes").await;
+    let records = records.unwrap().and_then(|map| map.data).unwrap_or_default();
+    let record = records.get("root_overlays").map(String::as_str);
+    let record: Value = serde_json::from_str(record.unwrap_or("{}")).unwrap();
+    if record["works"] == true {
+        RootMechanism::Overlay
+    } else {
+        RootMechanism::Archive
+    }
+}
+
 /// The supervisor has capabilities, and withholds them from the command.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -32,7 +48,8 @@ async fn command_has_no_capability_of_its_supervisor() {
             "workspace": {"size": "1Gi"}, "persistence": "Root",
         }),
     );
-    ns.ready(name).await;
+    let status = ns.ready(name).await;
+    assert_eq!(status.root_mechanism, Some(best_mechanism(&ns).await));
     let own = ns.exec(name, "cat /workspace/own");
     for line in own.lines() {
         assert!(line.ends_with("\t0000000000000000"), "{own}");
