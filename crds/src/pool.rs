@@ -225,7 +225,7 @@ pub struct PoolTemplate {
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub ports: Vec<Port>,
     pub workspace: Option<Workspace>,
-    /// What a pause keeps: files of the workspace, all changed files, or processes as well.
+    /// State that a pause keeps: files of the workspace, all changed files, or processes as well.
     pub persistence: Option<PersistenceLevel>,
     /// PodTemplateSpec that is merged over the Pod.
     #[serde(default)]

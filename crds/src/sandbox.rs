@@ -152,7 +152,7 @@ pub struct SandboxSpec {
     /// Volume that is kept across pause and resume. Absent: an emptyDir, lost on pause.
     pub workspace: Option<Workspace>,
 
-    /// What a pause keeps: files of the workspace, all changed files, or processes as well.
+    /// State that a pause keeps: files of the workspace, all changed files, or processes as well.
     /// Absent: that of the pool, or else `Workspace`.
     pub persistence: Option<PersistenceLevel>,
 

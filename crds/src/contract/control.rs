@@ -120,7 +120,7 @@ pub struct ReadyReport {
     /// the command was started anew. Supervisors of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prestarted: Option<bool>,
-    /// What this run of the container began with, if the Pod has a persistence.
+    /// State that this run of the container began with, if the Pod has a persistence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<KeptState>,
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a pause keeps. Each level includes the ones before it.
+/// State that a pause keeps. Each level includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 pub enum PersistenceLevel {
@@ -120,7 +120,7 @@ pub struct SaveRequest {
 #[serde(rename_all = "camelCase")]
 pub struct SaveReport {
     pub state: SaveState,
-    /// What was kept; present when the save has ended.
+    /// State that was kept; present when the save has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptState>,
 }
@@ -132,7 +132,7 @@ pub enum SaveState {
     Done,
 }
 
-/// What a save or a start found: the level, and the reason if it is less than the Pod's.
+/// Result of a save or a start: the level, and the reason if it is less than the Pod's.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptState {

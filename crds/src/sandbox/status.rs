@@ -81,9 +81,9 @@ pub struct SandboxStatus {
     pub paused_at: Option<Time>,
     /// Cause of the pause.
     pub pause_reason: Option<PauseReason>,
-    /// What the last pause kept.
+    /// State that the last pause kept.
     pub persisted: Option<PersistedState>,
-    /// What the sandbox had when it last became ready after a pause or a loss of its Pod.
+    /// State that the sandbox had when it last became ready after a pause or a loss of its Pod.
     pub restored: Option<RestoredState>,
     /// Number of times that the processes of the sandbox began anew. It stays when a pause has kept
     /// them.
@@ -123,7 +123,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What a pause kept.
+/// State that a pause kept.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -146,7 +146,7 @@ pub struct PersistedState {
     pub reason: Option<String>,
 }
 
-/// What a start restored.
+/// State that a start restored.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

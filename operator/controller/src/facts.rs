@@ -31,7 +31,7 @@ pub struct Facts {
     pub surplus: Option<PodFacts>,
     /// Result of this process's readiness probe for this container run. `None`: no response yet.
     pub readiness: Option<ProbeResult>,
-    /// What the container run began with, as its supervisor reports.
+    /// State that the container run began with, as its supervisor reports.
     pub restored: Option<KeptState>,
     /// Save of this container run before a pause.
     pub save: Option<SaveProgress>,
@@ -122,7 +122,8 @@ pub enum ProbeResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SaveProgress {
     Saving,
-    /// What was kept, and when. `None`: the command had not begun, so that there was nothing new.
+    /// State that was kept, and the time. `None`: the command had not begun, so that there was nothing
+    /// new.
     Done(Option<KeptState>, Timestamp),
 }
 
@@ -178,7 +179,7 @@ pub struct PodFacts {
     pub key_rotation: u32,
     /// Identity key of the supervisor; `None` in Pods of earlier versions.
     pub identity: Option<PodIdentity>,
-    /// What the Pod keeps besides the workspace.
+    /// Persistence of the Pod beyond the workspace.
     pub persistence: Option<PodPersistence>,
     /// Name of the environment Secret.
     pub environment_secret: Option<String>,

@@ -13,7 +13,7 @@ use crate::config::{Injection, RootPersistence, UserNamespaces};
 pub struct PodFeatures {
     pub injection: Injection,
     pub user_namespaces: UserNamespaces,
-    /// How new volumes keep files outside of the workspace.
+    /// Choice of the mechanism by which new volumes keep files outside of the workspace.
     pub root_persistence: RootPersistence,
 }
 

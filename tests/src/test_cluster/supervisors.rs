@@ -28,7 +28,7 @@ pub struct ScriptedSupervisors {
     inits: Mutex<BTreeSet<(String, String)>>,
     /// Uids of Pods that reported ready, and of the Sandboxes that they reported as their owners.
     ready_reports: Mutex<BTreeSet<(String, String)>>,
-    /// What every save keeps.
+    /// State that every save keeps.
     kept: Mutex<KeptState>,
     /// All commands were ready before this process began.
     are_ready: bool,

@@ -1,4 +1,4 @@
-//! What a pause keeps on a real node, by the mechanism that the cluster allows.
+//! Pauses that keep changed files on a real node, by the mechanism that the cluster allows.
 
 use crds::contract::persistence::RootMechanism;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -25,7 +25,10 @@ async fn changed_files_survive_pauses_on_a_node() {
 async fn best_mechanism(ns: &TestNamespace) -> RootMechanism {
     let records = ns.api::<ConfigMap>();
     let records = records.get_opt("sandbox-operator-cluster-probes").await;
-    let records = records.unwrap().and_then(|map| map.data).unwrap_or_default();
+    let records = records
+        .unwrap()
+        .and_then(|map| map.data)
+        .unwrap_or_default();
     let record = records.get("root_overlays").map(String::as_str);
     let record: Value = serde_json::from_str(record.unwrap_or("{}")).unwrap();
     if record["works"] == true {
@@ -54,7 +57,7 @@ async fn command_has_no_capability_of_its_supervisor() {
     for line in own.lines() {
         assert!(line.ends_with("\t0000000000000000"), "{own}");
     }
-    // What it has left in the store cannot be read by another user, and is not the workspace's.
+    // The store is not in the workspace.
     let listed = ns.exec(name, "ls /workspace");
     assert_eq!(listed.trim(), "own");
     ns.delete::<crds::Sandbox>(name).await;

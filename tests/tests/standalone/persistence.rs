@@ -1,4 +1,4 @@
-//! What a pause keeps: the node keeps the root of sandboxes of every kind of image.
+//! Pauses that keep changed files: the node keeps the root of sandboxes.
 
 use serde_json::Value;
 use tests::persistence_session::{changed_files_survive_pauses, start_body};

@@ -4,7 +4,7 @@ use crds::contract::persistence::{PersistenceLevel, SaveLimits};
 
 use shared::quantity;
 
-/// What pauses keep besides the workspace.
+/// Settings of the state that pauses keep besides the workspace.
 #[derive(Debug, Clone)]
 pub struct PersistenceSettings {
     /// Level of sandboxes that set none.

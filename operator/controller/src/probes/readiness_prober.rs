@@ -104,7 +104,7 @@ struct ProbeState {
     /// A Pod gets another address when its node has restarted.
     ip: String,
     result: Option<ProbeResult>,
-    /// What the run began with, from the ready report.
+    /// State that the run began with, from the ready report.
     restored: Option<KeptState>,
     /// Aborts the probe when dropped.
     _task: AbortOnDropHandle<()>,
@@ -147,7 +147,7 @@ impl ReadinessProber {
         probes.get(key).filter(|p| p.run == *run)?.result.clone()
     }
 
-    /// What a container run began with, as its supervisor has reported.
+    /// State that a container run began with, as its supervisor has reported.
     pub(crate) fn restored(&self, key: &Key, run: &ContainerRun) -> Option<KeptState> {
         let probes = self.probes.lock();
         probes.get(key).filter(|p| p.run == *run)?.restored.clone()

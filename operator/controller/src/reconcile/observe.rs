@@ -25,7 +25,7 @@ pub(crate) struct Observed {
     pub(crate) facts: Facts,
     pub(crate) deadlines: Deadlines,
     pub(crate) url: String,
-    /// What a pause is to keep.
+    /// Level that a pause is to keep.
     pub(crate) level: PersistenceLevel,
     /// Reason for which Pods of the spec keep less than it asks for.
     pub(crate) persistence_obstacle: Option<PersistenceObstacle>,

@@ -39,10 +39,10 @@ pub(super) struct RuntimeInfo {
     pub(super) status_detail: Option<String>,
     /// URLs of applications in the sandbox, with their port.
     pub(super) work_hosts: BTreeMap<String, u16>,
-    /// What the last pause kept.
+    /// State that the last pause kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) persisted: Option<PersistedState>,
-    /// What the last start restored.
+    /// State that the last start restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) restored: Option<RestoredState>,
     /// Number of times that the processes began anew; it stays if a pause has kept them.
@@ -67,7 +67,7 @@ pub(super) struct RuntimeInfo {
     pub(super) created_at: Option<Timestamp>,
 }
 
-/// What a pause kept.
+/// State that a pause kept.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct PersistedState {
     level: PersistenceLevel,
@@ -79,7 +79,7 @@ pub(super) struct PersistedState {
     reason: Option<String>,
 }
 
-/// What a start restored. `Memory`: the processes went on.
+/// State that a start restored. `Memory`: the processes went on.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct RestoredState {
     level: PersistenceLevel,

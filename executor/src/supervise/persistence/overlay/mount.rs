@@ -134,8 +134,8 @@ fn pivot(root: &OwnedFd) -> Result<(), MountError> {
     chdir(c"/").map_err(failed("enter the new root"))
 }
 
-/// Puts the mount over the old root and enters it. Whoever joins the mount namespace gets the
-/// topmost root, and `..` leads back to it.
+/// Puts the mount over the old root and enters it. A process that joins the mount namespace gets
+/// the topmost root, and `..` leads back to it.
 fn cover(root: &OwnedFd) -> Result<(), Errno> {
     move_mount(
         root,

@@ -34,7 +34,7 @@ pub struct PlanInput<'a> {
     pub url: &'a str,
     /// Condition of readiness. The supervisor evaluates it; without one only the port counts.
     pub probe: Probe,
-    /// What a pause is to keep.
+    /// Level that a pause is to keep.
     pub level: PersistenceLevel,
     /// Reason for which Pods of this spec keep less than it asks for.
     pub persistence_obstacle: Option<PersistenceObstacle>,

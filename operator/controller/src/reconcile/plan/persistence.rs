@@ -1,4 +1,4 @@
-//! What pauses keep and starts restore: the save before a pause, `status.persisted`,
+//! State that pauses keep and starts restore: the save before a pause, `status.persisted`,
 //! `status.restored` and the incarnation.
 
 use crds::contract::persistence::{KeptState, PersistenceLevel, RootMechanism};

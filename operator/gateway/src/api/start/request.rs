@@ -56,7 +56,7 @@ pub(in crate::api) struct StartRequest {
     run_as_group: Option<i64>,
     /// Group id that owns the workspace.
     fs_group: Option<i64>,
-    /// What a pause keeps: `Workspace`, `Root` (all changed files) or `Memory` (processes as well).
+    /// State that a pause keeps: `Workspace`, `Root` (all changed files) or `Memory` (processes too).
     /// Absent: the default of the installation.
     persistence: Option<String>,
     /// `Always`, `IfNotPresent` or `Never`.
