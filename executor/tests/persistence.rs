@@ -2,6 +2,8 @@
 //! section 11).
 
 mod archive;
+mod containers;
+mod memory;
 mod overlay;
 mod volume;
 
