@@ -43,6 +43,7 @@ mod end;
 mod init_store;
 mod loopback;
 mod persistence;
+mod prepare_save;
 mod prestart;
 mod probe;
 mod processes;

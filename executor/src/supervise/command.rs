@@ -69,18 +69,12 @@ pub(super) struct Launch {
 
 impl Launch {
     fn command(&self, program: &Path, name: &str) -> Command {
-        let mut command = match &self.tree_root {
-            Some(own) => {
-                let mut command = Command::new(own);
-                command.arg(TREE_ROOT).arg(program).args(["--", name]);
-                command
-            }
-            None => {
-                let mut command = Command::new(program);
-                command.arg0(name).process_group(0);
-                command
-            }
-        };
+        let mut command = Command::new(self.tree_root.as_deref().unwrap_or(program));
+        if self.tree_root.is_some() {
+            command.arg(TREE_ROOT).arg(program).args(["--", name]);
+        } else {
+            command.arg0(name).process_group(0);
+        }
         if let Privileges::Without(removed) = self.privileges {
             system::remove_capabilities(&mut command, removed);
         }

@@ -15,7 +15,11 @@ impl Supervisor {
     /// Saves the processes of the command, or stops it if that is not possible.
     pub(super) async fn end_for_save(&mut self, child: Pid, request: SaveRequest) -> CommandEnd {
         let processes = {
-            let mut saving = std::pin::pin!(self.persistence.save_processes(child, &request.image));
+            let address = self.probe_address;
+            let saving = self
+                .persistence
+                .save_processes(child, &request.image, address);
+            let mut saving = std::pin::pin!(saving);
             loop {
                 tokio::select! {
                     processes = &mut saving => break processes,

@@ -135,7 +135,7 @@ impl Container {
         thread::spawn(move || {
             log.lines()
                 .map_while(Result::ok)
-                .for_each(|l| eprintln!("{l}"))
+                .for_each(|line| eprintln!("{line}"));
         });
         Self {
             process,

@@ -10,6 +10,7 @@ use super::containers::{Container, Volumes};
 use super::{kept, restored, save, shell, shell_of};
 use crate::client::{BINARY, KEY, SESSION_KEY, content, request};
 use crate::free_port::free_port;
+use crate::plugins::path;
 use crate::supervise::{ready, state};
 
 /// Answers to the file `ask` with a number that is in memory only, and the count of the answers,
@@ -250,4 +251,48 @@ fn executor_with_its_shell_goes_on() {
     let kept = super::kept(&save(&container));
     assert_eq!(kept["level"], "Memory", "{kept}");
     container.end();
+}
+
+#[test]
+fn kernel_and_editor_go_on_and_browser_starts_anew() {
+    let Some(volumes) = Volumes::new("kernel_and_editor_go_on_and_browser_starts_anew") else {
+        return;
+    };
+    let port = free_port();
+    let flags = ["--enable-browser", "--plugins", "agent_skills", "jupyter"];
+    let mut init = serve(&volumes, port, &flags);
+    init.environment.insert("PATH".into(), path());
+    let container = volumes.run(&init);
+    assert_eq!(state(&ready(container.address, 60)), "ready");
+    let cell = |code: &str| {
+        let answer = act(port, "run_ipython", &json!({"code": code}));
+        let text = content(&answer).to_owned();
+        text.split("\n[Jupyter").next().unwrap().to_owned()
+    };
+    let page = json!({"url": "data:text/html,<h1>Hello</h1>"});
+    let browse = || act(port, "browse", &page);
+    cell("import threading; x = 41; lock = threading.Lock()");
+    let path = volumes.work().join("edited");
+    let create = json!({"command": "create", "path": path, "file_text": "one\n"});
+    act(port, "edit", &create);
+    let change =
+        json!({"command": "str_replace", "path": path, "old_str": "one", "new_str": "two"});
+    act(port, "edit", &change);
+    let first = browse();
+    assert_eq!(first["observation"], "browse", "{first}");
+    let kept = kept(&save(&container));
+    assert_eq!(kept["level"], "Memory", "{kept}");
+    container.end();
+
+    let container = volumes.run(&init);
+    assert_eq!(state(&ready(container.address, 60)), "ready");
+    let restored = restored(&container);
+    assert_eq!(restored["level"], "Memory", "{restored}");
+    assert_eq!(cell("x += 1; x"), "42");
+    act(port, "edit", &json!({"command": "undo_edit", "path": path}));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
+    let second = browse();
+    assert_eq!(second["observation"], "browse", "{second}");
+    let notice = "The browser was restarted because the sandbox was paused";
+    assert!(content(&second).contains(notice), "{second}");
 }

@@ -1,5 +1,6 @@
 //! Processes of the command as a part of the state.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::memory::{self, MemoryStore, SavedProcesses};
+use crate::supervise::prepare_save;
+
 use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded};
 
 /// Result of a save of the processes, with the reason of a failure.
@@ -19,7 +22,7 @@ pub(in crate::supervise) type SavedOrReason = Result<SavedProcesses, String>;
 /// Processes at level `Memory`.
 #[derive(Debug)]
 pub(super) struct ProcessState {
-    /// Where they are saved, or the reason why they are not.
+    /// Directory for them, or the reason why they are not saved.
     pub(super) store: Result<Arc<MemoryStore>, String>,
     /// File of this binary, as all mounts of the container show it.
     pub(super) executor: PathBuf,
@@ -117,11 +120,12 @@ impl Persistence {
     }
 
     /// Saves the processes below `root` and ends them. `None` if the level is lower. `image` is that
-    /// of the save call.
+    /// of the save call, `address` that of the command's port.
     pub(in crate::supervise) async fn save_processes(
         &self,
         root: Pid,
         image: &str,
+        address: IpAddr,
     ) -> Option<SavedOrReason> {
         let state = self.processes.as_ref()?;
         let (store, init) = match (&state.store, &state.init) {
@@ -129,6 +133,9 @@ impl Persistence {
             (Err(reason), _) => return Some(Err(reason.clone())),
             (_, None) => return Some(Err("there was no init message".to_owned())),
         };
+        if let Err(error) = prepare_save::announce(address, &init).await {
+            tracing::warn!(%error, "the executor is not prepared for the save");
+        }
         let access = self.access_to(Some(image));
         let seconds = self.pod.as_ref().map_or(0, |pod| pod.limits.seconds);
         let dump = spawn_blocking(move || store.dump(root, &access, &init));

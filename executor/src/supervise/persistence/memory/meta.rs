@@ -127,7 +127,8 @@ mod tests {
             ..now.clone()
         };
         assert_eq!(now.obstacle(&later), None);
-        let cases: [(&str, fn(&mut MemoryMeta)); 7] = [
+        type Change = fn(&mut MemoryMeta);
+        let cases: [(&str, Change); 7] = [
             ("version 2", |meta| meta.version = 2),
             ("image", |meta| meta.image = "sha256:two".into()),
             ("image", |meta| meta.image = String::new()),
