@@ -9,6 +9,7 @@ use std::thread;
 
 use crds::contract::control::Init;
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, SaveLimits};
+use crds::contract::prestart::Prestart;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
@@ -66,9 +67,13 @@ impl Volumes {
         self.directory.path().join("work")
     }
 
+    pub(super) fn store(&self) -> PathBuf {
+        self.directory.path().join("store")
+    }
+
     /// File of the saved processes.
     pub(super) fn saved(&self, name: &str) -> PathBuf {
-        self.directory.path().join("store/root/memory").join(name)
+        self.store().join("root/memory").join(name)
     }
 
     pub(super) fn persistence(level: PersistenceLevel, root: RootMechanism) -> String {
@@ -91,11 +96,23 @@ impl Volumes {
     }
 
     pub(super) fn run_with(&self, init: &Init, criu: &Path) -> Container {
+        let container = self.dormant(criu, None);
+        let response = start(&container, init);
+        assert_eq!(response.status, 200, "{}", response.body);
+        container
+    }
+
+    /// A container without a command, with a prestarted program.
+    pub(super) fn prestarted(&self, prestart: &Prestart) -> Container {
+        self.dormant(&self.criu, Some(prestart))
+    }
+
+    fn dormant(&self, criu: &Path, prestart: Option<&Prestart>) -> Container {
         let state = tempfile::tempdir().unwrap();
         let mut inner = supervise_command(BINARY, state.path());
         inner
             .arg("--store-dir")
-            .arg(self.directory.path().join("store"))
+            .arg(self.store())
             .arg("--criu")
             .arg(criu)
             .env(
@@ -111,10 +128,11 @@ impl Volumes {
             .arg(BINARY)
             .env_clear();
         pass_on(&inner, &mut command);
-        let container = Container::start(&mut command, state);
-        let response = start(&container, init);
-        assert_eq!(response.status, 200, "{}", response.body);
-        container
+        if let Some(prestart) = prestart {
+            let prestart = serde_json::to_string(prestart).unwrap();
+            command.env("SANDBOX_PRESTART", prestart);
+        }
+        Container::start(&mut command, state)
     }
 }
 
@@ -143,12 +161,17 @@ impl Container {
         }
     }
 
-    /// Ends the supervisor as the kubelet does, after a save.
-    pub(super) fn end(mut self) {
+    /// Number of the container's process 1 outside of it.
+    pub(super) fn first_process(&self) -> i32 {
         let caller = self.process.child.id();
         let children = format!("/proc/{caller}/task/{caller}/children");
         let first = std::fs::read_to_string(children).unwrap();
-        let first = Pid::from_raw(first.trim().parse().unwrap()).unwrap();
+        first.trim().parse().unwrap()
+    }
+
+    /// Ends the supervisor as the kubelet does, after a save.
+    pub(super) fn end(mut self) {
+        let first = Pid::from_raw(self.first_process()).unwrap();
         rustix::process::kill_process(first, Signal::TERM).unwrap();
         assert_eq!(self.process.child.wait().unwrap().code(), Some(0));
     }

@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use crds::contract::control::{Init, Probe};
+use crds::contract::prestart::{Handover, Prestart};
 use serde_json::{Value, json};
 
 use super::containers::{Container, Volumes};
-use super::{kept, restored, save, shell, shell_of};
+use super::{kept, save, shell, shell_of};
 use crate::client::{BINARY, KEY, SESSION_KEY, content, request};
 use crate::free_port::free_port;
 use crate::plugins::path;
-use crate::supervise::{ready, state};
+use crate::supervise::{ready, start, state};
 
 /// Answers to the file `ask` with a number that is in memory only, and the count of the answers,
 /// while its background job lives.
@@ -33,6 +34,13 @@ fn counter(volumes: &Volumes) -> Init {
     let work = volumes.work().to_str().unwrap().to_owned();
     init.environment.insert("WORK".into(), work);
     init
+}
+
+/// Report of what the run began with, once the command runs.
+fn restored(container: &Container) -> Value {
+    let report = ready(container.address, 60);
+    assert_eq!(state(&report), "ready");
+    report.json()["restored"].clone()
 }
 
 fn ask(volumes: &Volumes, container: &mut Container) -> String {
@@ -180,6 +188,42 @@ while True: time.sleep(1)
     container.end();
 }
 
+#[test]
+fn prestarted_program_is_saved_and_does_not_hinder_a_restore() {
+    let test = "prestarted_program_is_saved_and_does_not_hinder_a_restore";
+    let Some(volumes) = Volumes::new(test) else {
+        return;
+    };
+    let init = counter(&volumes);
+    let prestart = Prestart {
+        handover: Handover::Command,
+        command: init.command.clone(),
+        working_dir: init.working_dir.clone(),
+        environment: init.environment.clone(),
+        probe: Probe {
+            port: None,
+            path: None,
+        },
+    };
+    let mut container = volumes.prestarted(&prestart);
+    let number = container.line();
+    let number = number.strip_prefix("up ").unwrap();
+    start(&container, &init);
+    let report = ready(container.address, 60).json();
+    assert_eq!(report["prestarted"], true);
+    assert_eq!(ask(&volumes, &mut container), format!("{number} 1"));
+    let kept = kept(&save(&container));
+    assert_eq!(kept["level"], "Memory", "{kept}");
+    container.end();
+
+    let mut container = volumes.prestarted(&prestart);
+    start(&container, &init);
+    assert_eq!(restored(&container)["level"], "Memory");
+    let report = ready(container.address, 60).json();
+    assert_eq!(report["prestarted"], false);
+    assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
+}
+
 fn act(port: u16, action: &str, args: &Value) -> Value {
     let body = json!({"action": {"action": action, "args": args}, "timeout": 60}).to_string();
     let address = ([127, 0, 0, 1], port).into();
@@ -235,7 +279,6 @@ fn executor_with_its_shell_goes_on() {
     container.end();
 
     let container = volumes.run(&init);
-    assert_eq!(state(&ready(container.address, 60)), "ready");
     assert_eq!(restored(&container)["level"], "Memory");
     let output = run(port, "echo $mine ${PWD##*/}; f; jobs");
     assert!(
@@ -285,7 +328,6 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
     container.end();
 
     let container = volumes.run(&init);
-    assert_eq!(state(&ready(container.address, 60)), "ready");
     let restored = restored(&container);
     assert_eq!(restored["level"], "Memory", "{restored}");
     assert_eq!(cell("x += 1; x"), "42");
