@@ -211,7 +211,10 @@ impl Persistence {
             reason: Some(error.to_string()),
             ..KeptState::of(PersistenceLevel::Workspace)
         });
-        kept = self.keep_processes(processes, kept).await;
+        // A command that ends by itself leaves no processes.
+        if image.is_some() {
+            kept = self.keep_processes(processes, kept).await;
+        }
         kept.reason = kept.reason.map(bounded);
         kept
     }

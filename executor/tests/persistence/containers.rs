@@ -29,9 +29,14 @@ exec "$@""#;
 pub(super) const CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+chown,+dac_override,+fowner,\
     +fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+sys_chroot";
 
+/// The fewest capabilities for a tree of several users without a user namespace.
+const HOST_CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,\
+    +kill";
+
 /// Files that containers of one sandbox share.
 pub(super) struct Volumes {
     directory: TempDir,
+    has_user_namespace: bool,
     pub(super) criu: PathBuf,
 }
 
@@ -59,7 +64,19 @@ impl Volumes {
         for name in ["store", "work"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
-        Some(Self { directory, criu })
+        Some(Self {
+            directory,
+            has_user_namespace: true,
+            criu,
+        })
+    }
+
+    /// For containers with the users of this machine.
+    pub(super) fn of_host_users(test: &str) -> Option<Self> {
+        Some(Self {
+            has_user_namespace: false,
+            ..Self::new(test)?
+        })
     }
 
     /// Directory of the command.
@@ -102,6 +119,11 @@ impl Volumes {
         container
     }
 
+    /// A container without a command.
+    pub(super) fn waiting(&self) -> Container {
+        self.dormant(&self.criu, None)
+    }
+
     /// A container without a command, with a prestarted program.
     pub(super) fn prestarted(&self, prestart: &Prestart) -> Container {
         self.dormant(&self.criu, Some(prestart))
@@ -121,10 +143,14 @@ impl Volumes {
             )
             .env("SANDBOX_NODE_ROOT", r#"{"level": "Root"}"#)
             .env("TMPDIR", self.work());
-        let mut command = namespaces();
+        let (mut command, capabilities) = if self.has_user_namespace {
+            (namespaces(true), CAPABILITIES)
+        } else {
+            (namespaces(false), HOST_CAPABILITIES)
+        };
         command
             .args(["bash", "-c", INIT, "bash"])
-            .args(["setpriv", "--bounding-set", CAPABILITIES])
+            .args(["setpriv", "--bounding-set", capabilities])
             .arg(BINARY)
             .env_clear();
         pass_on(&inner, &mut command);
@@ -136,10 +162,14 @@ impl Volumes {
     }
 }
 
-pub(super) fn namespaces() -> Command {
+/// Runs the rest in new namespaces, also of users or not.
+pub(super) fn namespaces(of_users: bool) -> Command {
     let mut command = Command::new("unshare");
+    if of_users {
+        command.args(["--user", "--map-root-user"]);
+    }
     command
-        .args(["--user", "--map-root-user", "--pid", "--mount", "--ipc"])
+        .args(["--pid", "--mount", "--ipc"])
         .args(["--fork", "--kill-child", "--mount-proc"]);
     command
 }
@@ -169,11 +199,16 @@ impl Container {
         first.trim().parse().unwrap()
     }
 
-    /// Ends the supervisor as the kubelet does, after a save.
-    pub(super) fn end(mut self) {
+    /// Ends the container as the kubelet does, and returns its exit status.
+    pub(super) fn stop(mut self) -> Option<i32> {
         let first = Pid::from_raw(self.first_process()).unwrap();
         rustix::process::kill_process(first, Signal::TERM).unwrap();
-        assert_eq!(self.process.child.wait().unwrap().code(), Some(0));
+        self.process.child.wait().unwrap().code()
+    }
+
+    /// Ends the container after a save.
+    pub(super) fn end(self) {
+        assert_eq!(self.stop(), Some(0));
     }
 }
 

@@ -6,10 +6,11 @@ use std::path::Path;
 use crds::contract::control::{Init, Probe};
 use crds::contract::prestart::{Handover, Prestart};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::containers::{Container, Volumes};
 use super::{kept, save, shell, shell_of};
-use crate::client::{BINARY, KEY, SESSION_KEY, content, request};
+use crate::client::{BINARY, KEY, SESSION_KEY, content, request, set_mode, wait_until};
 use crate::free_port::free_port;
 use crate::plugins::path;
 use crate::supervise::{ready, start, state};
@@ -36,11 +37,11 @@ fn counter(volumes: &Volumes) -> Init {
     init
 }
 
-/// Report of what the run began with, once the command runs.
+/// Report on the state that the run began with, once it is known.
 fn restored(container: &Container) -> Value {
-    let report = ready(container.address, 60);
-    assert_eq!(state(&report), "ready");
-    report.json()["restored"].clone()
+    let report = || ready(container.address, 0).json()["restored"].clone();
+    wait_until(|| !report().is_null());
+    report()
 }
 
 fn ask(volumes: &Volumes, container: &mut Container) -> String {
@@ -93,7 +94,8 @@ fn processes_go_on_once_in_another_container() {
     let meta = fs::read(volumes.saved("meta.json")).unwrap();
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 3"));
-    drop(container);
+    // Signals reach them.
+    assert_eq!(container.stop(), Some(143));
     // Without a save nothing is left of them, even if someone had put the files back.
     fs::write(volumes.saved("archive"), archive).unwrap();
     fs::write(volumes.saved("meta.json"), meta).unwrap();
@@ -189,6 +191,28 @@ while True: time.sleep(1)
 }
 
 #[test]
+fn processes_of_another_user_go_on_without_a_user_namespace() {
+    let test = "processes_of_another_user_go_on_without_a_user_namespace";
+    let Some(volumes) = Volumes::of_host_users(test) else {
+        return;
+    };
+    set_mode(volumes.work(), 0o777);
+    let mut init = counter(&volumes);
+    let user = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"];
+    let words = user.map(str::to_owned).into_iter();
+    init.command = words.chain(init.command).collect();
+    let mut container = volumes.run(&init);
+    let number = container.line();
+    let number = number.strip_prefix("up ").unwrap();
+    let kept = kept(&save(&container));
+    assert_eq!(kept["level"], "Memory", "{kept}");
+    container.end();
+    let mut container = volumes.run(&init);
+    assert_eq!(restored(&container)["level"], "Memory");
+    assert_eq!(ask(&volumes, &mut container), format!("{number} 1"));
+}
+
+#[test]
 fn prestarted_program_is_saved_and_does_not_hinder_a_restore() {
     let test = "prestarted_program_is_saved_and_does_not_hinder_a_restore";
     let Some(volumes) = Volumes::new(test) else {
@@ -210,7 +234,10 @@ fn prestarted_program_is_saved_and_does_not_hinder_a_restore() {
     let number = number.strip_prefix("up ").unwrap();
     start(&container, &init);
     let report = ready(container.address, 60).json();
-    assert_eq!(report["prestarted"], true);
+    assert_eq!(
+        (&report["state"], &report["prestarted"]),
+        (&json!("ready"), &json!(true))
+    );
     assert_eq!(ask(&volumes, &mut container), format!("{number} 1"));
     let kept = kept(&save(&container));
     assert_eq!(kept["level"], "Memory", "{kept}");
@@ -219,7 +246,7 @@ fn prestarted_program_is_saved_and_does_not_hinder_a_restore() {
     let mut container = volumes.prestarted(&prestart);
     start(&container, &init);
     assert_eq!(restored(&container)["level"], "Memory");
-    let report = ready(container.address, 60).json();
+    let report = ready(container.address, 0).json();
     assert_eq!(report["prestarted"], false);
     assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
 }
@@ -337,4 +364,38 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
     assert_eq!(second["observation"], "browse", "{second}");
     let notice = "The browser was restarted because the sandbox was paused";
     assert!(content(&second).contains(notice), "{second}");
+}
+
+/// Prints figures of the binary: run with `--ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn figures_of_saved_processes() {
+    let Some(volumes) = Volumes::new("figures_of_saved_processes") else {
+        return;
+    };
+    let port = free_port();
+    let init = serve(&volumes, port, &["--no-enable-browser"]);
+    let container = volumes.run(&init);
+    assert_eq!(state(&ready(container.address, 60)), "ready");
+    run(port, "mine=41; sleep 1000 &");
+    let mut container = Some(container);
+    for round in 0..12 {
+        let before = container.take().unwrap();
+        let began = Instant::now();
+        let kept = kept(&save(&before));
+        let saved = began.elapsed();
+        before.end();
+        let next = volumes.waiting();
+        let began = Instant::now();
+        start(&next, &init);
+        assert_eq!(state(&ready(next.address, 60)), "ready");
+        let up = began.elapsed();
+        assert_eq!(restored(&next)["level"], "Memory");
+        assert_eq!(run(port, "echo $mine"), "41");
+        eprintln!(
+            "{round}: save {saved:?}, init to ready {up:?}, {}",
+            kept["bytes"]
+        );
+        container = Some(next);
+    }
 }

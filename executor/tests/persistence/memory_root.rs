@@ -32,14 +32,15 @@ const COMMAND: &str = "number=$(cat /proc/sys/kernel/random/uuid); count=0
     while :; do
         if [ -e /tmp/ask ]; then
             rm /tmp/ask; count=$((count + 1)); echo $count >&5
-            kill -0 $(cat /etc/daemon) && echo $number $(cat /etc/of-image /etc/open)
+            kill -0 $(cat /etc/daemon) && grep CapBnd /proc/self/status &&
+                echo $number $(cat /etc/of-image /etc/open)
         fi
         sleep 0.01
     done";
 
 fn run(volumes: &Volumes, root: &TempDir, mechanism: RootMechanism) -> Container {
     let inner = supervise_command("/sandbox-executor", "/run/sandbox".as_ref());
-    let mut command = namespaces();
+    let mut command = namespaces(true);
     command
         .args(["setpriv", "--bounding-set"])
         .arg(format!("{CAPABILITIES},+sys_admin"))
@@ -69,6 +70,12 @@ fn root(volumes: &Volumes) -> TempDir {
 fn ask(container: &mut Container) -> String {
     let pid = container.first_process();
     fs::write(format!("/proc/{pid}/root/tmp/ask"), "").unwrap();
+    let line = container.line();
+    let set = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+    // SYS_PTRACE, SYS_ADMIN, CHECKPOINT_RESTORE.
+    for capability in [19, 21, 40] {
+        assert_eq!(set & (1 << capability), 0, "{line}");
+    }
     container.line()
 }
 

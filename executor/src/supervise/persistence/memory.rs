@@ -91,10 +91,10 @@ impl MemoryStore {
         self.folder.has(META) && !self.folder.has(USED)
     }
 
-    /// Removes what an earlier save left.
+    /// Removes what an earlier save left, except for the mark of its use.
     pub(super) fn discard(&self) -> Result<(), StateError> {
         // First what makes the archive valid.
-        for name in [META, TEMPORARY, ARCHIVE, USED] {
+        for name in [META, TEMPORARY, ARCHIVE] {
             let removed = self.folder.remove(name);
             removed.map_err(failed("remove earlier processes"))?;
         }
@@ -149,6 +149,8 @@ impl MemoryStore {
 
     /// Makes an archive valid, once the files that its processes use are saved.
     pub(super) fn commit(&self, saved: &SavedProcesses) -> Result<(), StateError> {
+        let unmarked = self.folder.remove(USED);
+        unmarked.map_err(failed("remove the mark of earlier processes"))?;
         let mut file = self.folder.create(TEMPORARY);
         let written = match &mut file {
             Ok(file) => file
@@ -163,13 +165,7 @@ impl MemoryStore {
     /// error nothing of them runs, now or later.
     pub(super) fn restore(&self, access: &StateAccess, init: &Init) -> Result<Pid, MemoryError> {
         let restored = self.restore_once(access, init);
-        let discarded = match &restored {
-            // The mark stays, so that a restart of the container can tell.
-            Ok(_) => self.folder.remove(META).map_err(failed("remove a file")),
-            Err(MemoryError::Used) => Ok(()),
-            Err(_) => self.discard(),
-        };
-        if let Err(error) = discarded {
+        if let Err(error) = self.discard() {
             tracing::error!(%error, "cannot discard saved processes");
         }
         restored
