@@ -150,13 +150,16 @@ impl Supervisor {
         // The stored message of an earlier run of the container.
         let stored = requests.try_recv().ok();
         // Numbers of saved processes must stay free.
-        let may_start = stored.is_none() && !self.persistence.has_processes();
+        let has_processes = self.persistence.has_processes();
+        if !has_processes {
+            self.persistence.reserve_pids().await;
+        }
+        let may_start = stored.is_none() && !has_processes;
         if self.prestart.is_some() && stored.is_none() && !may_start {
             self.lifecycle.report_handover(false);
         }
         let mut prestarted = match self.prestart.take_if(|_| may_start) {
             Some(prestart) => {
-                self.persistence.reserve_pids().await;
                 let (address, launch) = (self.probe_address, self.launch());
                 match Prestarted::start(prestart, address, &self.lifecycle, &launch) {
                     Ok(prestarted) => Some(prestarted),

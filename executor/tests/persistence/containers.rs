@@ -200,15 +200,15 @@ impl Container {
     }
 
     /// Ends the container as the kubelet does, and returns its exit status.
-    pub(super) fn stop(mut self) -> Option<i32> {
+    pub(super) fn stop(mut self) -> i32 {
         let first = Pid::from_raw(self.first_process()).unwrap();
         rustix::process::kill_process(first, Signal::TERM).unwrap();
-        self.process.child.wait().unwrap().code()
+        self.process.child.wait().unwrap().code().unwrap()
     }
 
     /// Ends the container after a save.
     pub(super) fn end(self) {
-        assert_eq!(self.stop(), Some(0));
+        assert_eq!(self.stop(), 0);
     }
 }
 

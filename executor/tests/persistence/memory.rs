@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::containers::{Container, Volumes};
 use super::{kept, save, shell, shell_of};
-use crate::client::{BINARY, KEY, SESSION_KEY, content, request, set_mode, wait_until};
+use crate::client::{BINARY, KEY, SESSION_KEY, content, request, send, set_mode, wait_until};
 use crate::free_port::free_port;
 use crate::plugins::path;
 use crate::supervise::{ready, start, state};
@@ -95,7 +95,7 @@ fn processes_go_on_once_in_another_container() {
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 3"));
     // Signals reach them.
-    assert_eq!(container.stop(), Some(143));
+    assert_eq!(container.stop(), 143);
     // Without a save nothing is left of them, even if someone had put the files back.
     fs::write(volumes.saved("archive"), archive).unwrap();
     fs::write(volumes.saved("meta.json"), meta).unwrap();
@@ -301,12 +301,25 @@ fn executor_with_its_shell_goes_on() {
         port,
         "mine=41; f() { echo function; }; mkdir -p d; cd d; sleep 1000 &",
     );
+    // An action at the time of the save.
+    let args = json!({"command": "for i in 1 2 3; do echo $i >> steps; sleep 0.4; done"});
+    let body = json!({"action": {"action": "run", "args": args}, "timeout": 60}).to_string();
+    let address = ([127, 0, 0, 1], port).into();
+    let _call = send(
+        address,
+        "POST /execute_action",
+        &[SESSION_KEY],
+        body.as_bytes(),
+    );
+    wait_until(|| volumes.work().join("d/steps").exists());
     let kept = kept(&save(&container));
     assert_eq!(kept["level"], "Memory", "{kept}");
     container.end();
 
     let container = volumes.run(&init);
     assert_eq!(restored(&container)["level"], "Memory");
+    // It goes on, and the next one waits for it.
+    assert_eq!(run(port, "echo $(cat steps)"), "1 2 3");
     let output = run(port, "echo $mine ${PWD##*/}; f; jobs");
     assert!(
         output.starts_with("41 d\r\nfunction") || output.starts_with("41 d\nfunction"),

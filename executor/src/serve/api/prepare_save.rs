@@ -1,5 +1,5 @@
 //! `POST /prepare_save`: ends what cannot be saved with the processes of the sandbox
-//! (`docs/specs/executor.md`, section 2.9).
+//! (`docs/specs/executor.md`, section 2.10).
 
 use std::sync::Arc;
 

@@ -113,6 +113,8 @@ fn cpu_features(info: &str) -> String {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut MemoryMeta);
+
     fn meta() -> MemoryMeta {
         MemoryMeta::of_now("sha256:one", "digest".into()).unwrap()
     }
@@ -127,7 +129,6 @@ mod tests {
             ..now.clone()
         };
         assert_eq!(now.obstacle(&later), None);
-        type Change = fn(&mut MemoryMeta);
         let cases: [(&str, Change); 7] = [
             ("version 2", |meta| meta.version = 2),
             ("image", |meta| meta.image = "sha256:two".into()),
