@@ -29,6 +29,8 @@ pub mod path {
     pub const BIN_DIR: &str = "/opt/sandbox/bin";
     /// The executor binary itself.
     pub const EXECUTOR: &str = "/opt/sandbox/bin/sandbox-executor";
+    /// CRIU, which saves and restores processes for the supervisor. An image without it has none.
+    pub const CRIU: &str = "/opt/sandbox/bin/criu";
     /// Memory-backed directory in which the supervisor stores its init message.
     pub const STATE_DIR: &str = "/run/sandbox";
     /// Directory on the workspace's volume with the state that a pause keeps besides the workspace.

@@ -2,6 +2,7 @@
 //! `POST /start` commands of existing backends only change the name of the program.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -30,6 +31,9 @@ pub(crate) enum Command {
     CheckRootOverlay { directory: PathBuf },
     /// Run as PID 1: wait for the init message, then run its command
     Supervise(Box<SuperviseOptions>),
+    /// Run the root of a process tree that can be saved
+    #[command(hide = true)]
+    TreeRoot(TreeRootOptions),
     /// Run the action execution server
     Serve(Box<ServeOptions>),
 }
@@ -66,9 +70,21 @@ pub(crate) struct SuperviseOptions {
     /// Directory on the volume that keeps the state besides the workspace
     #[arg(long, hide = true, default_value = path::STORE_DIR)]
     pub(crate) store_dir: PathBuf,
+    /// Program that saves and restores processes
+    #[arg(long, hide = true, default_value = path::CRIU)]
+    pub(crate) criu: PathBuf,
     /// Address to listen on and to probe instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub(crate) bind_address: Option<IpAddr>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeRootOptions {
+    /// File of the program
+    pub(crate) program: PathBuf,
+    /// Name under which the program runs, and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 1..)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -71,6 +71,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             log::to_stderr(false);
             supervise::run(*options).await
         }
+        Command::TreeRoot(options) => {
+            system::hide_from_own_user();
+            supervise::tree_root::run(&options).await
+        }
         Command::Serve(options) => {
             log::to_stderr(options.logs_json());
             serve::run(*options).await

@@ -14,7 +14,7 @@ use crds::contract::persistence::SaveRequest;
 use crds::contract::prestart::Prestart;
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
-use crds::contract::variable;
+use crds::contract::{path, variable};
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
@@ -26,12 +26,12 @@ use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
 use crate::{system, termination_message};
 
-use self::command::{CommandStartError, Privileges};
+use self::command::{CommandStartError, Launch, Privileges};
 use self::command_state::CommandState;
 use self::control::{Acceptance, Control};
 use self::end::CommandEnd;
 use self::init_store::{InitStore, PodIdentity};
-use self::persistence::{Persistence, StateDirectories};
+use self::persistence::{Persistence, ProcessPrograms, StateDirectories};
 use self::prestart::Prestarted;
 use self::reaper::{Reaper, SignalEvent};
 use self::save_calls::SaveCalls;
@@ -43,10 +43,13 @@ mod end;
 mod init_store;
 mod loopback;
 mod persistence;
+mod prepare_save;
 mod prestart;
 mod probe;
+mod processes;
 mod reaper;
 mod save_calls;
+pub(crate) mod tree_root;
 
 pub(crate) use self::persistence::check_root_overlay;
 
@@ -68,6 +71,10 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let directories = StateDirectories {
         store: options.store_dir,
         init: options.state_dir.clone(),
+    };
+    let programs = ProcessPrograms {
+        criu: options.criu,
+        executor: std::env::current_exe().unwrap_or_else(|_| path::EXECUTOR.into()),
     };
     let identity = PodIdentity {
         key: IdentityKey::from_text(&options.identity_key)?,
@@ -103,7 +110,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let supervision = async {
         // Not warm before a prestarted program may start.
         lifecycle.report_warmth(Some("the root is being prepared".to_owned()));
-        let persistence = Persistence::prepare(persistence, node_root, directories).await;
+        let persistence = Persistence::prepare(persistence, node_root, directories, programs).await;
         lifecycle.report_warmth(None);
         let supervisor = Supervisor {
             probe_address,
@@ -144,10 +151,19 @@ impl Supervisor {
     async fn supervise(mut self, mut requests: mpsc::Receiver<Init>) -> u8 {
         // The stored message of an earlier run of the container.
         let stored = requests.try_recv().ok();
-        let mut prestarted = match self.prestart.take_if(|_| stored.is_none()) {
+        // Numbers of saved processes must stay free.
+        let has_processes = self.persistence.has_processes();
+        if !has_processes {
+            self.persistence.reserve_pids().await;
+        }
+        let may_start = stored.is_none() && !has_processes;
+        if self.prestart.is_some() && stored.is_none() && !may_start {
+            self.lifecycle.report_handover(false);
+        }
+        let mut prestarted = match self.prestart.take_if(|_| may_start) {
             Some(prestart) => {
-                let (address, privileges) = (self.probe_address, self.privileges());
-                match Prestarted::start(prestart, address, &self.lifecycle, privileges) {
+                let (address, launch) = (self.probe_address, self.launch());
+                match Prestarted::start(prestart, address, &self.lifecycle, &launch) {
                     Ok(prestarted) => Some(prestarted),
                     Err(error) => return self.fail_start(error),
                 }
@@ -203,8 +219,9 @@ impl Supervisor {
             self.lifecycle.report_handover(false);
             reaper::kill_all_children();
         }
-        let restored = self.persistence.restore(init.state.as_ref()).await;
-        self.lifecycle.report_restored(restored);
+        if let Some(root) = self.restore(init).await {
+            return Ok(root);
+        }
         if let Some(prestarted) = kept {
             let child = prestarted.hand_over(init).await;
             self.lifecycle.report_handover(child.is_some());
@@ -213,12 +230,15 @@ impl Supervisor {
             }
             reaper::kill_all_children();
         }
-        command::start(init, self.privileges())
+        command::start(init, &self.launch())
     }
 
-    fn privileges(&self) -> Privileges {
+    fn launch(&self) -> Launch {
         let withheld = self.persistence.withheld();
-        withheld.map_or(Privileges::Inherited, Privileges::Without)
+        Launch {
+            privileges: withheld.map_or(Privileges::Inherited, Privileges::Without),
+            tree_root: self.persistence.tree_root(),
+        }
     }
 
     fn fail_start(&self, error: CommandStartError) -> u8 {
@@ -254,11 +274,10 @@ impl Supervisor {
         loop {
             tokio::select! {
                 event = self.reaper.next_event() => if let Some(code) = handle(&event, child) {
-                    return CommandEnd { code, save: None };
+                    return CommandEnd { code, save: None, processes: None };
                 },
                 Some(request) = self.save_requests.recv() => {
-                    let code = self.stop(child, request.stop_seconds).await;
-                    return CommandEnd { code, save: Some(request) };
+                    return self.end_for_save(child, request).await;
                 }
             }
         }

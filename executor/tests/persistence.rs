@@ -2,6 +2,9 @@
 //! section 11).
 
 mod archive;
+mod containers;
+mod memory;
+mod memory_root;
 mod overlay;
 mod volume;
 

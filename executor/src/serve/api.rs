@@ -25,6 +25,7 @@ mod execute_action;
 mod list_files;
 mod mcp;
 mod plugin_proxy;
+mod prepare_save;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
 mod server_info;
@@ -41,6 +42,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/upload_file", post(upload_file::post))
         .route("/download_files", get(download_files::get))
         .route("/update_mcp_server", post(mcp::update))
+        .route("/prepare_save", post(prepare_save::post))
         .merge(mcp::router(&executor))
         .merge(browser::router())
         .route("/vscode/connection_token", get(connection_token))

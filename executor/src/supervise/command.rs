@@ -19,6 +19,9 @@ use crate::system;
 /// Search path without `PATH`: that of the C library, and directories of administration tools.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Subcommand of this binary that starts a program in a tree that can be saved.
+const TREE_ROOT: &str = "tree-root";
+
 type Environment = BTreeMap<OsString, OsString>;
 
 #[derive(Debug, thiserror::Error)]
@@ -56,42 +59,60 @@ pub(super) enum Privileges {
     Without(CapabilitySet),
 }
 
+/// The way in which the supervisor starts a program.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    pub(super) privileges: Privileges,
+    /// File of this binary, whose `tree-root` starts the program, if processes are saved.
+    pub(super) tree_root: Option<PathBuf>,
+}
+
+impl Launch {
+    fn command(&self, program: &Path, name: &str) -> Command {
+        let mut command = Command::new(self.tree_root.as_deref().unwrap_or(program));
+        if self.tree_root.is_some() {
+            command.arg(TREE_ROOT).arg(program).args(["--", name]);
+        } else {
+            command.arg0(name).process_group(0);
+        }
+        if let Privileges::Without(removed) = self.privileges {
+            system::remove_capabilities(&mut command, removed);
+        }
+        command
+    }
+}
+
 /// Starts the command of an init message.
-pub(super) fn start(init: &Init, privileges: Privileges) -> Result<Pid, CommandStartError> {
+pub(super) fn start(init: &Init, launch: &Launch) -> Result<Pid, CommandStartError> {
     spawn(
         &init.command,
         &init.working_dir,
         &init.environment,
         empty_stdin(),
-        privileges,
+        launch,
     )
 }
 
-/// Starts a program in its own process group.
+/// Starts a program in its own process group, or in its own session below a `tree-root`.
 pub(super) fn spawn(
     command: &[String],
     directory: &str,
     variables: &BTreeMap<String, String>,
     input: io::Result<Stdio>,
-    privileges: Privileges,
+    launch: &Launch,
 ) -> Result<Pid, CommandStartError> {
     let (name, arguments) = command.split_first().ok_or(CommandStartError::Empty)?;
     let environment = environment(std::env::vars_os(), variables);
     let directory = working_dir(directory);
     let program = find(name, &environment, &directory)?;
     let spawned = input.and_then(|input| {
-        let mut command = Command::new(&program);
+        let mut command = launch.command(&program, name);
         command
-            .arg0(name)
             .args(arguments)
             .env_clear()
             .envs(&environment)
             .current_dir(&directory)
-            .stdin(input)
-            .process_group(0);
-        if let Privileges::Without(removed) = privileges {
-            system::remove_capabilities(&mut command, removed);
-        }
+            .stdin(input);
         command.spawn()
     });
     let child = spawned.map_err(|source| CommandStartError::NotExecutable { program, source })?;

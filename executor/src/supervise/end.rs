@@ -7,6 +7,7 @@ use crds::contract::persistence::{KeptState, PersistenceLevel, SaveRequest};
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, sleep_until};
 
+use super::persistence::SavedOrReason;
 use super::reaper::{self, SignalEvent};
 use super::{Supervisor, handle};
 
@@ -22,6 +23,8 @@ pub(super) struct CommandEnd {
     pub(super) code: u8,
     /// Call that has stopped the command.
     pub(super) save: Option<SaveRequest>,
+    /// Processes that this call has saved at level `Memory`.
+    pub(super) processes: Option<SavedOrReason>,
 }
 
 impl Supervisor {
@@ -52,7 +55,11 @@ impl Supervisor {
 
     /// Keeps the state of a command that has ended. Returns the exit status of the container.
     pub(super) async fn end(mut self, end: CommandEnd) -> u8 {
-        let CommandEnd { code, save } = end;
+        let CommandEnd {
+            code,
+            save,
+            processes,
+        } = end;
         let detail = match &save {
             Some(_) => SAVING.to_owned(),
             None => format!("exit status {code}"),
@@ -69,21 +76,26 @@ impl Supervisor {
         } else {
             reaper::kill_all_children();
         }
-        self.keep(code, save).await
+        self.keep(code, save, processes).await
     }
 
     /// As [`Self::end`] for a command that could not start. Its root is as it was restored, so that
     /// only a call saves it.
     pub(super) async fn end_after_failed_start(mut self, code: u8) -> u8 {
         match self.save_requests.try_recv() {
-            Ok(request) => self.keep(code, Some(request)).await,
+            Ok(request) => self.keep(code, Some(request), None).await,
             Err(_) => code,
         }
     }
 
-    async fn keep(&mut self, code: u8, mut save: Option<SaveRequest>) -> u8 {
+    async fn keep(
+        &mut self,
+        code: u8,
+        mut save: Option<SaveRequest>,
+        processes: Option<SavedOrReason>,
+    ) -> u8 {
         let image = save.as_ref().map(|request| request.image.as_str());
-        let kept = self.persistence.keep(image).await;
+        let kept = self.persistence.keep(image, processes).await;
         if let Some(reason) = &kept.reason {
             tracing::warn!(reason, level = ?kept.level, "not all of the state is kept");
         }

@@ -7,6 +7,7 @@ mod error;
 mod memory;
 mod mounts;
 mod overlay;
+mod processes;
 mod remove_tree;
 mod store;
 
@@ -25,6 +26,8 @@ use self::archive::ArchiveRoot;
 use self::error::StateError;
 use self::overlay::OverlayRoot;
 pub(crate) use self::overlay::check as check_root_overlay;
+use self::processes::ProcessState;
+pub(super) use self::processes::SavedOrReason;
 use self::store::Store;
 use crate::system::SUPERVISOR_CAPABILITIES;
 
@@ -37,6 +40,8 @@ pub(super) struct Persistence {
     /// `None` if the workspace alone is kept.
     pod: Option<PodPersistence>,
     root: RootState,
+    /// Present at level `Memory`.
+    processes: Option<ProcessState>,
     /// Key and image, once the init message is there.
     access: StateAccess,
 }
@@ -58,6 +63,14 @@ pub(super) struct StateDirectories {
     pub(super) init: PathBuf,
 }
 
+/// Programs that a save of processes needs.
+#[derive(Debug, Clone)]
+pub(super) struct ProcessPrograms {
+    pub(super) criu: PathBuf,
+    /// File of this binary.
+    pub(super) executor: PathBuf,
+}
+
 impl Persistence {
     /// Prepares the mechanism of the Pod. If that fails, the workspace alone is kept, and reports
     /// say why.
@@ -65,8 +78,16 @@ impl Persistence {
         pod: Option<PodPersistence>,
         node_root: Option<KeptState>,
         directories: StateDirectories,
+        programs: ProcessPrograms,
     ) -> Self {
         let pod = pod.filter(|pod| pod.level >= PersistenceLevel::Root);
+        // The store is visible until the root is prepared.
+        let mut processes = match &pod {
+            Some(pod) if pod.level == PersistenceLevel::Memory => {
+                Some(ProcessState::prepare(pod.limits, directories.clone(), programs).await)
+            }
+            _ => None,
+        };
         let workspace = KeptState::of(PersistenceLevel::Workspace);
         let root = match pod.as_ref().map(|pod| pod.root) {
             None => RootState::Unmanaged(workspace),
@@ -87,9 +108,21 @@ impl Persistence {
                 })
             }
         };
+        if let Some(processes) = &mut processes
+            && pod
+                .as_ref()
+                .is_some_and(|pod| pod.root != RootMechanism::Node)
+            && let RootState::Unmanaged(KeptState {
+                reason: Some(reason),
+                ..
+            }) = &root
+        {
+            processes.store = Err(reason.clone());
+        }
         Self {
             pod,
             root,
+            processes,
             access: StateAccess {
                 key: String::new(),
                 image: String::new(),
@@ -147,14 +180,16 @@ impl Persistence {
     }
 
     /// Keeps the state of a stopped command. `image` is that of a save call, if there was one.
-    pub(super) async fn keep(&self, image: Option<&str>) -> KeptState {
+    /// `processes` are what was saved of it at level `Memory`.
+    pub(super) async fn keep(
+        &self,
+        image: Option<&str>,
+        processes: Option<SavedOrReason>,
+    ) -> KeptState {
         let Some(pod) = &self.pod else {
             return KeptState::of(PersistenceLevel::Workspace);
         };
-        let mut access = self.access.clone();
-        if let Some(image) = image.filter(|image| !image.is_empty()) {
-            image.clone_into(&mut access.image);
-        }
+        let access = self.access_to(image);
         let limits = pod.limits;
         let saved = match &self.root {
             RootState::Unmanaged(_) if pod.root == RootMechanism::Node => {
@@ -177,13 +212,21 @@ impl Persistence {
             reason: Some(error.to_string()),
             ..KeptState::of(PersistenceLevel::Workspace)
         });
-        if pod.level == PersistenceLevel::Memory
-            && let Some(obstacle) = memory::obstacle()
-        {
-            kept.reason = Some(memory::without_processes(obstacle, kept.reason));
+        // A command that ends by itself leaves no processes.
+        if image.is_some() {
+            kept = self.keep_processes(processes, kept).await;
         }
         kept.reason = kept.reason.map(bounded);
         kept
+    }
+
+    /// Access for a save. `image` is that of the call, if there was one.
+    fn access_to(&self, image: Option<&str>) -> StateAccess {
+        let mut access = self.access.clone();
+        if let Some(image) = image.filter(|image| !image.is_empty()) {
+            image.clone_into(&mut access.image);
+        }
+        access
     }
 }
 

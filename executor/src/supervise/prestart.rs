@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::agent_server::{AgentServer, AgentServerError};
-use super::command::{self, CommandStartError, Privileges, empty_stdin};
+use super::command::{self, CommandStartError, Launch, empty_stdin};
 use super::command_state::CommandState;
 use super::probe::{self, ProbeError};
 
@@ -57,7 +57,7 @@ impl Prestarted {
         prestart: Prestart,
         address: IpAddr,
         state: &CommandState,
-        privileges: Privileges,
+        launch: &Launch,
     ) -> Result<Self, CommandStartError> {
         let mut variables = prestart.environment.clone();
         let (channel, input) = match prestart.handover {
@@ -72,7 +72,7 @@ impl Prestarted {
             Handover::Command => (Channel::None, empty_stdin()),
         };
         let (words, directory) = (&prestart.command, &prestart.working_dir);
-        let child = command::spawn(words, directory, &variables, input, privileges)?;
+        let child = command::spawn(words, directory, &variables, input, launch)?;
         let probing = watch(address, prestart.clone(), state.clone(), child);
         Ok(Self {
             prestart,

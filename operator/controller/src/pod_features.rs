@@ -24,8 +24,9 @@ impl PodFeatures {
         match self.root_persistence {
             RootPersistence::None => None,
             RootPersistence::Node => Some(RootMechanism::Node),
-            RootPersistence::Overlay if has_namespace => Some(RootMechanism::Overlay),
-            RootPersistence::Auto if has_namespace => Some(RootMechanism::Overlay),
+            RootPersistence::Auto | RootPersistence::Overlay if has_namespace => {
+                Some(RootMechanism::Overlay)
+            }
             RootPersistence::Archive | RootPersistence::Overlay | RootPersistence::Auto => {
                 Some(RootMechanism::Archive)
             }

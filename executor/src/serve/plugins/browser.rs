@@ -43,6 +43,8 @@ const TIMEOUT_TEXT: &str = "Browser environment took too long to respond.";
 const CONTROLLED_TEXT: &str = "A person is in control of the browser. Try again later.";
 /// Time in which a running browser has to respond before a step.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time in which a running step has to end before a save.
+const STEP_END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Part of the step's time in which its end is answered.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
@@ -160,6 +162,19 @@ impl Browser {
         }
         if let Some(profile) = state.profile.take() {
             profile.remove().await;
+        }
+    }
+
+    /// Ends the browser before the processes of the sandbox are saved. The profile stays, and the
+    /// next step starts the browser again and says why.
+    pub(in crate::serve) async fn end_for_save(&self) {
+        // A step that hangs leaves the browser as it is, and the save fails.
+        let state = tokio::time::timeout(STEP_END_TIMEOUT, self.state.lock()).await;
+        if let Ok(mut state) = state
+            && let Some(process) = state.process.take()
+        {
+            process.close().await;
+            state.notices.push(restart_notice("the sandbox was paused"));
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) enum StateError {
     Version(u32),
     #[error("the container must start as uid 0 to keep files outside of the workspace")]
     NotRoot,
+    #[error("the program criu is not in the executor image")]
+    NoCriu,
     #[error("the key of the saved state is missing or not valid")]
     Key,
 }

@@ -1,19 +1,264 @@
-//! Level `Memory`: processes that go on after a resume.
+//! Level `Memory`: the processes of the command on the volume, in one encrypted archive of CRIU. The
+//! next start uses it or discards it, so that no state ever runs twice.
 
-/// Reason why processes are not kept; `None` once a dump is possible.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "a dump of processes is not there yet"
-)]
-pub(super) fn obstacle() -> Option<&'static str> {
-    Some("this supervisor cannot save memory")
+mod meta;
+
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use checkpoint::{
+    ArchiveKey, CheckpointError, Criu, DumpOptions, DumpReport, FailureReason, Limits, Manifest,
+    PipeDirection, RestoreOptions, read_manifest, reserve_pids,
+};
+use crds::contract::control::Init;
+use crds::contract::persistence::{SaveLimits, StateAccess};
+use rustix::fd::OwnedFd;
+use rustix::process::Pid;
+
+use self::meta::MemoryMeta;
+use super::error::StateError;
+use super::store::{Store, read_file};
+
+const FOLDER: &str = "memory";
+const ARCHIVE: &str = "archive";
+/// Present once the archive and the root beside it are complete.
+const META: &str = "meta.json";
+const TEMPORARY: &str = "meta.json.new";
+const MAX_META_BYTES: u64 = 64 << 10;
+/// Marks an archive whose processes went on.
+const USED: &str = "used";
+
+/// Numbers up to this one are for the supervisor and CRIU, so that they do not take those of a
+/// saved tree.
+const LAST_RESERVED_PID: u32 = 1000;
+/// Highest number that is reserved after a restore, at 20 µs each.
+const MAX_RESERVED_PID: u32 = 20_000;
+
+/// Directory `memory` of the store.
+#[derive(Debug)]
+pub(super) struct MemoryStore {
+    folder: Store,
+    criu: Criu,
+    limits: SaveLimits,
 }
 
-/// Reason of a state that is less than `Memory`, with an earlier reason.
-pub(super) fn without_processes(obstacle: &str, reason: Option<String>) -> String {
-    let text = format!("processes are not kept: {obstacle}");
-    match reason {
-        Some(reason) => format!("{text}; {reason}"),
-        None => text,
+/// Archive of processes that have ended. It counts once it is committed.
+#[derive(Debug)]
+pub(in crate::supervise) struct SavedProcesses {
+    pub(super) bytes: u64,
+    meta: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MemoryError {
+    #[error("they were not saved")]
+    Missing,
+    #[error("they went on before, and do so once only")]
+    Used,
+    #[error("{0}")]
+    Obstacle(String),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("{}", .0.reason)]
+    Checkpoint(#[from] CheckpointError),
+}
+
+impl MemoryStore {
+    /// Opens the directory below the mount point of the store. `scratch` is a directory in memory.
+    pub(super) fn open(
+        store: &Path,
+        scratch: PathBuf,
+        program: PathBuf,
+        limits: SaveLimits,
+    ) -> Result<Self, StateError> {
+        if !program.is_file() {
+            return Err(StateError::NoCriu);
+        }
+        let folder = Store::open(store).and_then(|store| store.folder(FOLDER));
+        Ok(Self {
+            folder: folder.map_err(failed("open the store"))?,
+            criu: Criu { program, scratch },
+            limits,
+        })
     }
+
+    /// Returns whether the next start may restore processes.
+    pub(super) fn has_archive(&self) -> bool {
+        self.folder.has(META) && !self.folder.has(USED)
+    }
+
+    /// Removes what an earlier save left, except for the mark of its use.
+    pub(super) fn discard(&self) -> Result<(), StateError> {
+        // First what makes the archive valid.
+        for name in [META, TEMPORARY, ARCHIVE] {
+            let removed = self.folder.remove(name);
+            removed.map_err(failed("remove earlier processes"))?;
+        }
+        self.folder.sync().map_err(failed("sync the store"))
+    }
+
+    /// Saves the tree below a process and ends it. After an error the tree goes on.
+    pub(super) fn dump(
+        &self,
+        root: Pid,
+        access: &StateAccess,
+        init: &Init,
+    ) -> Result<SavedProcesses, MemoryError> {
+        self.discard()?;
+        let secret = secret(&access.key)?;
+        let meta = current(access, init, &secret)?;
+        let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
+        let key = ArchiveKey::new(secret);
+        let report = match self.dump_once(root, &key, &meta, false) {
+            // The search costs a second: only those that need it.
+            Err(error) if matches!(error.reason, FailureReason::WatchedFiles) => {
+                self.dump_once(root, &key, &meta, true)
+            }
+            report => report,
+        };
+        let report = report.inspect_err(log)?;
+        tracing::debug!(bytes = report.archive_bytes, time = ?report.duration, "processes saved");
+        Ok(SavedProcesses {
+            bytes: report.archive_bytes,
+            meta,
+        })
+    }
+
+    fn dump_once(
+        &self,
+        root: Pid,
+        key: &ArchiveKey,
+        context: &[u8],
+        find_watched_files: bool,
+    ) -> Result<DumpReport, CheckpointError> {
+        let options = DumpOptions {
+            key,
+            context,
+            limits: self.limits(),
+            leave_running: false,
+            find_watched_files,
+            sync: true,
+            approve: &mut |_| Ok(()),
+        };
+        self.criu.dump(root.as_raw_pid(), &self.archive(), options)
+    }
+
+    /// Makes an archive valid, once the files that its processes use are saved.
+    pub(super) fn commit(&self, saved: &SavedProcesses) -> Result<(), StateError> {
+        let unmarked = self.folder.remove(USED);
+        unmarked.map_err(failed("remove the mark of earlier processes"))?;
+        let mut file = self.folder.create(TEMPORARY);
+        let written = match &mut file {
+            Ok(file) => file
+                .write_all(&saved.meta)
+                .and_then(|()| self.folder.commit(file, TEMPORARY, META)),
+            Err(_) => file.map(drop),
+        };
+        written.map_err(failed("describe the processes"))
+    }
+
+    /// Lets the saved processes go on, and returns their root, a child of this process. After an
+    /// error nothing of them runs, now or later.
+    pub(super) fn restore(&self, access: &StateAccess, init: &Init) -> Result<Pid, MemoryError> {
+        let restored = self.restore_once(access, init);
+        if let Err(error) = self.discard() {
+            tracing::error!(%error, "cannot discard saved processes");
+        }
+        restored
+    }
+
+    fn restore_once(&self, access: &StateAccess, init: &Init) -> Result<Pid, MemoryError> {
+        if self.folder.has(USED) {
+            return Err(MemoryError::Used);
+        }
+        let context = read_file(self.folder.descriptor(), META, MAX_META_BYTES);
+        let context = context.map_err(failed("read the saved processes"))?;
+        let context = context.ok_or(MemoryError::Missing)?;
+        let meta: MemoryMeta = serde_json::from_slice(&context)
+            .map_err(|_| StateError::Damaged("meta.json is not valid"))?;
+        let secret = secret(&access.key)?;
+        if let Some(obstacle) = meta.obstacle(&current(access, init, &secret)?) {
+            return Err(MemoryError::Obstacle(obstacle));
+        }
+        let (archive, key) = (self.archive(), ArchiveKey::new(secret));
+        let manifest = read_manifest(&archive, &key, &context)?;
+        let options = RestoreOptions {
+            key: &key,
+            context: &context,
+            limits: self.limits(),
+            descriptors: descriptors(&manifest).map_err(failed("pass on the log"))?,
+            approve: &mut |manifest| {
+                self.use_up().map_err(|error| error.to_string())?;
+                reserve(manifest.highest_pid.unsigned_abs());
+                Ok(())
+            },
+        };
+        let restored = self.criu.restore(&archive, options).inspect_err(log)?;
+        tracing::debug!(time = ?restored.duration, "processes restored");
+        Pid::from_raw(restored.pid).ok_or(MemoryError::Missing)
+    }
+
+    /// Ends the use of the archive, before the first instruction of its processes.
+    fn use_up(&self) -> io::Result<()> {
+        self.folder.create(USED)?.sync_all()?;
+        self.folder.sync()?;
+        self.folder.remove(ARCHIVE)?;
+        self.folder.sync()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            time: Duration::from_secs(self.limits.seconds),
+            bytes: self.limits.bytes,
+        }
+    }
+
+    /// Path by the directory's descriptor: the store may not be visible in the root.
+    fn archive(&self) -> PathBuf {
+        let folder = self.folder.descriptor().as_raw_fd();
+        PathBuf::from(format!("/proc/self/fd/{folder}/{ARCHIVE}"))
+    }
+}
+
+/// Reserves numbers, so that a supervisor of the next Pod does not take those of the tree.
+pub(super) fn reserve(highest: u32) {
+    if let Err(error) = reserve_pids(highest.clamp(LAST_RESERVED_PID, MAX_RESERVED_PID)) {
+        tracing::warn!(%error, "cannot reserve process numbers");
+    }
+}
+
+/// Streams of this container for the pipes of the tree to the container's log.
+fn descriptors(manifest: &Manifest) -> io::Result<Vec<(String, OwnedFd)>> {
+    let pipes = manifest.outside_pipes.iter();
+    let replaced = pipes.map(|pipe| {
+        let descriptor = match (pipe.direction, pipe.descriptor) {
+            (PipeDirection::In, _) => io::pipe()?.0.into(),
+            (PipeDirection::Out, 2) => rustix::io::dup(rustix::stdio::stderr())?,
+            (PipeDirection::Out, _) => rustix::io::dup(rustix::stdio::stdout())?,
+        };
+        Ok((pipe.name.clone(), descriptor))
+    });
+    replaced.collect()
+}
+
+fn current(access: &StateAccess, init: &Init, secret: &[u8; 32]) -> Result<MemoryMeta, StateError> {
+    let init = meta::init_digest(init, secret).map_err(failed("read the init message"))?;
+    MemoryMeta::of_now(&access.image, init).map_err(failed("read the features of the node"))
+}
+
+fn secret(text: &str) -> Result<[u8; 32], StateError> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| StateError::Key)?;
+    bytes.try_into().map_err(|_| StateError::Key)
+}
+
+fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> StateError {
+    StateError::io(action)
+}
+
+fn log(error: &CheckpointError) {
+    tracing::warn!(%error, log = error.log, "CRIU failed");
 }

@@ -38,6 +38,12 @@ impl Store {
         self.directory.as_fd()
     }
 
+    /// Store in a directory of this one, which is created if it is missing.
+    pub(super) fn folder(&self, name: &str) -> io::Result<Self> {
+        let directory = self.subdirectory(name)?;
+        Ok(Self { directory })
+    }
+
     /// Opens a directory, which is created if it is missing.
     pub(super) fn subdirectory(&self, name: &str) -> io::Result<OwnedFd> {
         make_directory(self.descriptor(), name)?;

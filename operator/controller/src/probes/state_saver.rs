@@ -93,17 +93,16 @@ impl StateSaver {
             return;
         }
         let run = target.run.clone();
-        let (saver, own) = (self.clone(), key.clone());
+        let (this, own) = (self.clone(), key.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             let begin = Instant::now();
-            let kept = saver.save(&target).await;
+            let kept = this.save(&target).await;
             if let Some(kept) = &kept {
                 let levels = [target.persistence.level, kept.level].map(PersistenceLevel::as_str);
-                saver
-                    .metrics
+                this.metrics
                     .record_save(levels[0], levels[1], begin.elapsed());
             }
-            saver.record(&own, &target.run, kept);
+            this.record(&own, &target.run, kept);
         }));
         saves.insert(
             key.clone(),

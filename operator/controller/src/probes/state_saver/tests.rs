@@ -87,11 +87,11 @@ fn target(level: PersistenceLevel, root: RootMechanism) -> SaveTarget {
     }
 }
 
-fn done(kept: KeptState) -> Report {
-    Ok(SaveReport {
+fn done(kept: KeptState) -> SaveReport {
+    SaveReport {
         state: SaveState::Done,
         kept: Some(kept),
-    })
+    }
 }
 
 /// Result of a save with these responses, and the time that it took.
@@ -131,7 +131,11 @@ async fn save_waits_for_its_end_and_repeats_failed_calls() {
         bytes: Some(5),
         ..KeptState::of(PersistenceLevel::Root)
     };
-    let script = [Err(SupervisorError::Timeout), saving, done(kept.clone())];
+    let script = [
+        Err(SupervisorError::Timeout),
+        saving,
+        Ok(done(kept.clone())),
+    ];
     let target = target(PersistenceLevel::Root, RootMechanism::Archive);
     let (result, took) = result_of(script, target).await;
     assert_eq!(result, Some(kept));
@@ -176,7 +180,7 @@ async fn reason_of_the_sandbox_is_bounded() {
         ..KeptState::of(PersistenceLevel::Workspace)
     };
     let target = target(PersistenceLevel::Root, RootMechanism::Archive);
-    let reason = result_of([done(kept)], target)
+    let reason = result_of([Ok(done(kept))], target)
         .await
         .0
         .unwrap()

@@ -48,8 +48,8 @@ fn kept_root() -> KeptState {
     }
 }
 
-fn done(fixture: &PlanFixture, kept: Option<KeptState>) -> Option<SaveProgress> {
-    Some(SaveProgress::Done(kept, fixture.now))
+fn done(fixture: &PlanFixture, kept: Option<KeptState>) -> SaveProgress {
+    SaveProgress::Done(kept, fixture.now)
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn pod_is_deleted_after_save_is_in_status() {
     let plan = fixture.after(30);
     assert_eq!((plan.actions.len(), plan.save), (0, true));
 
-    fixture.facts.save = done(&fixture, Some(kept_root()));
+    fixture.facts.save = Some(done(&fixture, Some(kept_root())));
     let plan = fixture.plan();
     assert_eq!((&*plan.actions, plan.requeue_at), (&[][..], fixture.at(0)));
     let expected = PersistedState {
@@ -100,7 +100,7 @@ fn save_with_nothing_new_keeps_what_an_earlier_one_says() {
         ..PersistedState::default()
     });
     fixture.set_desired_state(DesiredState::Paused);
-    fixture.facts.save = done(&fixture, None);
+    fixture.facts.save = Some(done(&fixture, None));
     let status = fixture.reaches(Phase::Pausing, Reason::Requested).status;
     let persisted = status.persisted.unwrap();
     assert_eq!(
@@ -185,7 +185,7 @@ fn resume_waits_for_the_end_of_a_save_and_replaces_the_pod() {
         let plan = fixture.after(10);
         assert_eq!((&*plan.actions, plan.save), (&[][..], true), "{requested}");
         assert_eq!(plan.status.phase, Phase::Pausing);
-        fixture.facts.save = done(&fixture, Some(kept_root()));
+        fixture.facts.save = Some(done(&fixture, Some(kept_root())));
         let plan = fixture.plan();
         assert!(deletes_pod(&plan).is_some(), "{requested}");
         assert_eq!(plan.status.persisted.unwrap().size, Some(1234));

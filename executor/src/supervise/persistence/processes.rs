@@ -1,0 +1,195 @@
+//! Processes of the command as a part of the state.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::contract::control::Init;
+use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits};
+use rustix::process::Pid;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::memory::{self, MemoryStore, SavedProcesses};
+use crate::supervise::prepare_save;
+
+use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded};
+
+/// Result of a save of the processes, with the reason of a failure.
+pub(in crate::supervise) type SavedOrReason = Result<SavedProcesses, String>;
+
+/// Processes at level `Memory`.
+#[derive(Debug)]
+pub(super) struct ProcessState {
+    /// Directory for them, or the reason why they are not saved.
+    pub(super) store: Result<Arc<MemoryStore>, String>,
+    /// File of this binary, as all mounts of the container show it.
+    pub(super) executor: PathBuf,
+    /// The init message, once it is there.
+    pub(super) init: Option<Init>,
+}
+
+impl ProcessState {
+    pub(super) async fn prepare(
+        limits: SaveLimits,
+        directories: StateDirectories,
+        programs: ProcessPrograms,
+    ) -> Self {
+        let ProcessPrograms { criu, executor } = programs;
+        let StateDirectories { store, init } = directories;
+        let opening = spawn_blocking(move || MemoryStore::open(&store, init, criu, limits));
+        let store = match opening.await {
+            Ok(opened) => opened.map(Arc::new).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(reason) = &store {
+            tracing::warn!(reason, "processes are not kept");
+        }
+        Self {
+            store,
+            executor,
+            init: None,
+        }
+    }
+}
+
+impl Persistence {
+    /// File of this binary, if its `tree-root` has to start programs.
+    pub(in crate::supervise) fn tree_root(&self) -> Option<PathBuf> {
+        let state = self.processes.as_ref()?;
+        state.store.as_ref().ok().map(|_| state.executor.clone())
+    }
+
+    /// Returns whether the init message may let saved processes go on.
+    pub(in crate::supervise) fn has_processes(&self) -> bool {
+        self.memory().is_some_and(|store| store.has_archive())
+    }
+
+    fn memory(&self) -> Option<&Arc<MemoryStore>> {
+        self.processes.as_ref()?.store.as_ref().ok()
+    }
+
+    /// Reserves the process numbers of the supervisor, before a program starts.
+    pub(in crate::supervise) async fn reserve_pids(&self) {
+        if self.memory().is_some() {
+            let _ = spawn_blocking(|| memory::reserve(0)).await;
+        }
+    }
+
+    /// Lets the saved processes go on after their root is restored. Returns the root of the tree;
+    /// without one the command has to start.
+    pub(in crate::supervise) async fn restore_processes(
+        &mut self,
+        init: &Init,
+        mut restored: KeptState,
+    ) -> (KeptState, Option<Pid>) {
+        let Some(state) = &mut self.processes else {
+            return (restored, None);
+        };
+        state.init = Some(init.clone());
+        let reason = match &state.store {
+            Err(reason) => reason.clone(),
+            Ok(store) if restored.level < PersistenceLevel::Root => {
+                let had_archive = store.has_archive();
+                if let Err(error) = store.discard() {
+                    tracing::error!(%error, "cannot discard saved processes");
+                }
+                if !had_archive {
+                    return (restored, None);
+                }
+                "the files that they use were not restored".to_owned()
+            }
+            Ok(store) => {
+                let (store, access, init) = (store.clone(), self.access.clone(), init.clone());
+                let restoring = spawn_blocking(move || store.restore(&access, &init)).await;
+                match restoring {
+                    Ok(Ok(root)) => {
+                        restored.level = PersistenceLevel::Memory;
+                        return (restored, Some(root));
+                    }
+                    Ok(Err(error)) => error.to_string(),
+                    Err(error) => error.to_string(),
+                }
+            }
+        };
+        let reason = format!("processes did not go on: {reason}");
+        tracing::warn!(reason);
+        restored.reason = Some(bounded(joined(reason, restored.reason)));
+        (restored, None)
+    }
+
+    /// Saves the processes below `root` and ends them. `None` if the level is lower. `image` is that
+    /// of the save call, `address` that of the command's port.
+    pub(in crate::supervise) async fn save_processes(
+        &self,
+        root: Pid,
+        image: &str,
+        address: IpAddr,
+    ) -> Option<SavedOrReason> {
+        let state = self.processes.as_ref()?;
+        let (store, init) = match (&state.store, &state.init) {
+            (Ok(store), Some(init)) => (store.clone(), init.clone()),
+            (Err(reason), _) => return Some(Err(reason.clone())),
+            (_, None) => return Some(Err("there was no init message".to_owned())),
+        };
+        if let Err(error) = prepare_save::announce(address, &init).await {
+            tracing::warn!(%error, "the executor is not prepared for the save");
+        }
+        let access = self.access_to(Some(image));
+        let seconds = self.pod.as_ref().map_or(0, |pod| pod.limits.seconds);
+        let dump = spawn_blocking(move || store.dump(root, &access, &init));
+        // A dump may be tried twice.
+        let limit = Duration::from_secs(seconds.saturating_mul(2)).saturating_add(HANG_GRACE);
+        Some(match timeout(limit, dump).await {
+            Ok(Ok(saved)) => saved.map_err(|error| error.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the save exceeds the limit of {seconds} s")),
+        })
+    }
+
+    /// Completes the state of a save with its processes, once the root is kept.
+    pub(super) async fn keep_processes(
+        &self,
+        saved: Option<SavedOrReason>,
+        mut kept: KeptState,
+    ) -> KeptState {
+        if self.processes.is_none() {
+            return kept;
+        }
+        let reason = match (saved, self.memory()) {
+            (Some(Ok(_)), _) if kept.level < PersistenceLevel::Root => {
+                "the files that they use are not kept".to_owned()
+            }
+            (Some(Ok(saved)), Some(store)) => {
+                let (store, bytes) = (store.clone(), saved.bytes);
+                match spawn_blocking(move || store.commit(&saved)).await {
+                    Ok(Ok(())) => {
+                        kept.level = PersistenceLevel::Memory;
+                        kept.bytes = Some(kept.bytes.unwrap_or(0).saturating_add(bytes));
+                        return kept;
+                    }
+                    Ok(Err(error)) => error.to_string(),
+                    Err(error) => error.to_string(),
+                }
+            }
+            (Some(Err(reason)), _) => reason,
+            (None | Some(Ok(_)), _) => "the command had ended".to_owned(),
+        };
+        if let Some(store) = self.memory()
+            && let Err(error) = store.discard()
+        {
+            tracing::error!(%error, "cannot discard saved processes");
+        }
+        let reason = format!("processes are not kept: {reason}");
+        kept.reason = Some(joined(reason, kept.reason));
+        kept
+    }
+}
+
+fn joined(reason: String, earlier: Option<String>) -> String {
+    match earlier {
+        Some(earlier) => format!("{reason}; {earlier}"),
+        None => reason,
+    }
+}

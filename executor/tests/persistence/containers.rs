@@ -1,0 +1,235 @@
+//! Supervisors as process 1 of namespaces of their own, with the capabilities that a Pod would have
+//! for level `Memory`. The root is that of this machine, as if the node kept it.
+
+use std::io::{BufRead as _, BufReader};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crds::contract::control::Init;
+use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, SaveLimits};
+use crds::contract::prestart::Prestart;
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+use crate::client::{BINARY, TestProcess, is_root, pass_on, set_mode};
+use crate::supervise::{start, supervise_command};
+
+/// Process 1. Closes what the caller of the tests left open: it lies on mounts of other namespaces.
+const INIT: &str = r#"
+for path in /proc/self/fd/*; do
+	number=${path##*/}
+	[ "$number" -le 2 ] || eval "exec $number>&-"
+done
+exec "$@""#;
+
+/// Default set of containers and two more. Number 40 is `CAP_CHECKPOINT_RESTORE`, which older tools
+/// do not know by name.
+pub(super) const CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+chown,+dac_override,+fowner,\
+    +fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+sys_chroot";
+
+/// The fewest capabilities for a tree of several users without a user namespace.
+const HOST_CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,\
+    +kill";
+
+/// Files that containers of one sandbox share.
+pub(super) struct Volumes {
+    directory: TempDir,
+    has_user_namespace: bool,
+    pub(super) criu: PathBuf,
+}
+
+/// A supervisor that ends with the test.
+pub(super) struct Container {
+    process: TestProcess,
+    _state: TempDir,
+}
+
+impl Volumes {
+    /// Prints SKIPPED without root or CRIU.
+    pub(super) fn new(test: &str) -> Option<Self> {
+        if !is_root(test) {
+            return None;
+        }
+        let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/criu/install");
+        let path = Command::new(install).arg("path").output().unwrap();
+        let criu = PathBuf::from(String::from_utf8(path.stdout).unwrap().trim());
+        if !criu.is_file() {
+            eprintln!("SKIPPED {test}: needs CRIU (hack/install criu)");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        set_mode(&directory, 0o755);
+        for name in ["store", "work"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        Some(Self {
+            directory,
+            has_user_namespace: true,
+            criu,
+        })
+    }
+
+    /// For containers with the users of this machine.
+    pub(super) fn of_host_users(test: &str) -> Option<Self> {
+        Some(Self {
+            has_user_namespace: false,
+            ..Self::new(test)?
+        })
+    }
+
+    /// Directory of the command.
+    pub(super) fn work(&self) -> PathBuf {
+        self.directory.path().join("work")
+    }
+
+    pub(super) fn store(&self) -> PathBuf {
+        self.directory.path().join("store")
+    }
+
+    /// File of the saved processes.
+    pub(super) fn saved(&self, name: &str) -> PathBuf {
+        self.store().join("root/memory").join(name)
+    }
+
+    pub(super) fn persistence(level: PersistenceLevel, root: RootMechanism) -> String {
+        let persistence = PodPersistence {
+            level,
+            root,
+            limits: SaveLimits {
+                bytes: 1 << 30,
+                files: 100_000,
+                seconds: 60,
+            },
+            withheld: Vec::new(),
+        };
+        serde_json::to_string(&persistence).unwrap()
+    }
+
+    /// Starts a container, and in it the command of an init message.
+    pub(super) fn run(&self, init: &Init) -> Container {
+        self.run_with(init, &self.criu.clone())
+    }
+
+    pub(super) fn run_with(&self, init: &Init, criu: &Path) -> Container {
+        let container = self.dormant(criu, None);
+        let response = start(&container, init);
+        assert_eq!(response.status, 200, "{}", response.body);
+        container
+    }
+
+    /// A container without a command.
+    pub(super) fn waiting(&self) -> Container {
+        self.dormant(&self.criu, None)
+    }
+
+    /// A container without a command, with a prestarted program.
+    pub(super) fn prestarted(&self, prestart: &Prestart) -> Container {
+        self.dormant(&self.criu, Some(prestart))
+    }
+
+    fn dormant(&self, criu: &Path, prestart: Option<&Prestart>) -> Container {
+        let state = tempfile::tempdir().unwrap();
+        let mut inner = supervise_command(BINARY, state.path());
+        inner
+            .arg("--store-dir")
+            .arg(self.store())
+            .arg("--criu")
+            .arg(criu)
+            .env(
+                "SANDBOX_PERSISTENCE",
+                Self::persistence(PersistenceLevel::Memory, RootMechanism::Node),
+            )
+            .env("SANDBOX_NODE_ROOT", r#"{"level": "Root"}"#)
+            .env("TMPDIR", self.work());
+        let (mut command, capabilities) = if self.has_user_namespace {
+            (namespaces(true), CAPABILITIES)
+        } else {
+            (namespaces(false), HOST_CAPABILITIES)
+        };
+        command
+            .args(["bash", "-c", INIT, "bash"])
+            .args(["setpriv", "--bounding-set", capabilities])
+            .arg(BINARY)
+            .env_clear();
+        pass_on(&inner, &mut command);
+        if let Some(prestart) = prestart {
+            let prestart = serde_json::to_string(prestart).unwrap();
+            command.env("SANDBOX_PRESTART", prestart);
+        }
+        Container::start(&mut command, state)
+    }
+}
+
+/// Runs the rest in new namespaces, also of users or not.
+pub(super) fn namespaces(of_users: bool) -> Command {
+    let mut command = Command::new("unshare");
+    if of_users {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command
+        .args(["--pid", "--mount", "--ipc"])
+        .args(["--fork", "--kill-child", "--mount-proc"]);
+    command
+}
+
+impl Container {
+    pub(super) fn start(command: &mut Command, state: TempDir) -> Self {
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut process = TestProcess::start(command);
+        // A pipe, as in a container. A terminal or file of the caller could not be saved.
+        let log = BufReader::new(process.child.stderr.take().unwrap());
+        thread::spawn(move || {
+            log.lines()
+                .map_while(Result::ok)
+                .for_each(|line| eprintln!("{line}"));
+        });
+        Self {
+            process,
+            _state: state,
+        }
+    }
+
+    /// Number of the container's process 1 outside of it.
+    pub(super) fn first_process(&self) -> i32 {
+        let caller = self.process.child.id();
+        let children = format!("/proc/{caller}/task/{caller}/children");
+        let first = std::fs::read_to_string(children).unwrap();
+        first.trim().parse().unwrap()
+    }
+
+    /// Ends the container as the kubelet does, and returns its exit status.
+    pub(super) fn stop(mut self) -> i32 {
+        let first = Pid::from_raw(self.first_process()).unwrap();
+        rustix::process::kill_process(first, Signal::TERM).unwrap();
+        self.process.child.wait().unwrap().code().unwrap()
+    }
+
+    /// Ends the container after a save.
+    pub(super) fn end(self) {
+        assert_eq!(self.stop(), 0);
+    }
+}
+
+impl Deref for Container {
+    type Target = TestProcess;
+
+    fn deref(&self) -> &TestProcess {
+        &self.process
+    }
+}
+
+impl DerefMut for Container {
+    fn deref_mut(&mut self) -> &mut TestProcess {
+        &mut self.process
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It ignores SIGTERM.
+        let _ = self.process.child.kill();
+        let _ = self.process.child.wait();
+    }
+}
