@@ -10,11 +10,23 @@ use anyhow::Context as _;
 
 const NAME: &str = "sandbox-executor";
 
-/// Copies the running binary to `directory` atomically, with mode 0755.
+/// Program for level `Memory` of a sandbox's persistence, which an image may have beside this binary.
+const CRIU: &str = "criu";
+
+/// Copies the running binary, and CRIU if it is beside it, to `directory` atomically, with mode 0755.
 pub(crate) fn install(directory: &Path) -> anyhow::Result<()> {
-    let target = directory.join(NAME);
-    let temporary = directory.join(format!(".{NAME}.{}", std::process::id()));
     let source = File::open("/proc/self/exe").context("cannot read the running binary")?;
+    install_program(source, directory, NAME)?;
+    let own = std::env::current_exe().ok();
+    match own.map(|own| File::open(own.with_file_name(CRIU))) {
+        Some(Ok(criu)) => install_program(criu, directory, CRIU),
+        _ => Ok(()),
+    }
+}
+
+fn install_program(source: File, directory: &Path, name: &str) -> anyhow::Result<()> {
+    let target = directory.join(name);
+    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
     copy(source, &temporary)
         .and_then(|()| fs::rename(&temporary, &target))
         .inspect_err(|_| drop(fs::remove_file(&temporary)))

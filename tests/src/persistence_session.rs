@@ -80,6 +80,72 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
     assert!(gone.contains("No such file"), "{gone}");
 }
 
+/// A server whose random token and number of answers are in its memory alone.
+const SERVER: &str = r#"
+import http.server, os
+token, answers = os.urandom(8).hex(), 0
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global answers
+        answers += 1
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{token} {answers}".encode())
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", 7070), Handler).serve_forever()
+"#;
+
+/// Body of a `/start` with this image, whose pauses keep the processes, with a Jupyter kernel.
+pub fn body_with_processes(session: &str, image: &str) -> Value {
+    let mut body = start_body(session, image);
+    body["command"] = json!(v0_command("--plugins jupyter", "root"));
+    body["persistence"] = Value::from("Memory");
+    body
+}
+
+/// Starts processes, pauses and resumes, as often as asked: they go on, with their memory.
+pub async fn processes_survive_pauses(session: &Session, rounds: u32) {
+    let script = json!({"path": "/workspace/server.py", "content": SERVER});
+    session.act("write", script).await.success();
+    session
+        .run("greet() { echo \"hello $NAME\"; }; NAME=$RANDOM$RANDOM; cd /var/lib; sleep 100000 &")
+        .await;
+    session
+        .run("python3 /workspace/server.py >/dev/null 2>&1 & sleep 1")
+        .await;
+    let cell = json!({"code": "import os; data = os.urandom(1 << 20); n = 0"});
+    session.act("run_ipython", cell).await.success();
+    let ask = "echo \"$(greet) $PWD $(jobs | wc -l)\"; curl -s 127.0.0.1:7070";
+    let before = session.run(ask).await;
+    let sum = "import hashlib; n += 1; print(hashlib.sha256(data).hexdigest(), n)";
+    let cell = || json!({"code": sum});
+    let digest = async || {
+        let answer = session.act("run_ipython", cell()).await.success();
+        text(&answer, "content")
+    };
+    let first = digest().await;
+    let incarnation = session.info().await["incarnation"].clone();
+    for round in 1..=rounds {
+        let paused = pause(session).await;
+        assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
+        session.change_state("resume").await;
+        session.ready().await;
+        let info = session.info().await;
+        assert_eq!(info["restored"]["level"], "Memory", "{info}");
+        assert_eq!(info["incarnation"], incarnation, "{info}");
+        let after = session.run(ask).await;
+        let counted = before.replacen(" 1", &format!(" {}", round + 1), 1);
+        assert!(
+            after.contains(before.split_whitespace().nth(1).unwrap_or("?")),
+            "{before:?}, then {after:?} and not {counted:?}"
+        );
+        let again = digest().await;
+        let hash = |text: &str| text.split_whitespace().next().map(str::to_owned);
+        assert_eq!(hash(&again), hash(&first), "round {round}");
+    }
+}
+
 /// Pauses and waits until the status says what was kept.
 async fn pause(session: &Session) -> Value {
     session.change_state("pause").await;

@@ -3,7 +3,9 @@
 use crds::contract::persistence::RootMechanism;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
-use tests::persistence_session::{changed_files_survive_pauses, start_body};
+use tests::persistence_session::{
+    body_with_processes, changed_files_survive_pauses, processes_survive_pauses, start_body,
+};
 use tests::session::Session;
 
 use crate::installation::{API_KEY, IMAGE, api};
@@ -18,6 +20,15 @@ async fn changed_files_survive_pauses_on_a_node() {
     let body = start_body("kept", IMAGE);
     let session = Session::start(&api(), API_KEY, &body).await;
     changed_files_survive_pauses(&session, ROUNDS).await;
+    session.change_state("stop").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn processes_survive_pauses_on_a_node() {
+    let body = body_with_processes("processes", IMAGE);
+    let session = Session::start(&api(), API_KEY, &body).await;
+    processes_survive_pauses(&session, ROUNDS).await;
     session.change_state("stop").await;
 }
 

@@ -1,5 +1,6 @@
 //! Settings of what a pause keeps besides the workspace, and their flags.
 
+use clap::builder::FalseyValueParser;
 use crds::contract::persistence::{PersistenceLevel, SaveLimits};
 
 use shared::quantity;
@@ -10,6 +11,8 @@ pub struct PersistenceSettings {
     /// Level of sandboxes that set none.
     pub default_level: PersistenceLevel,
     pub root: RootPersistence,
+    /// Level `Memory` is allowed: its Pods have no seccomp filter.
+    pub memory: bool,
     pub limits: SaveLimits,
 }
 
@@ -18,6 +21,7 @@ impl Default for PersistenceSettings {
         Self {
             default_level: PersistenceLevel::Workspace,
             root: RootPersistence::Auto,
+            memory: false,
             limits: SaveLimits {
                 bytes: 10 << 30,
                 files: 1_000_000,
@@ -59,6 +63,10 @@ pub struct PersistenceArgs {
         default_value = "auto"
     )]
     root_persistence: RootPersistence,
+    /// Allow level Memory, whose Pods have no seccomp filter, since processes under one cannot be
+    /// saved. Otherwise such sandboxes have level Root.
+    #[arg(long, env = "SANDBOX_MEMORY_PERSISTENCE", value_parser = FalseyValueParser::new())]
+    memory_persistence: bool,
     /// Maximum size of what a pause keeps besides the workspace.
     #[arg(long, env = "SANDBOX_PERSISTENCE_MAX_SIZE", value_name = "QUANTITY", default_value = "10Gi", value_parser = parse_bytes)]
     persistence_max_size: u64,
@@ -80,6 +88,7 @@ impl PersistenceArgs {
         PersistenceSettings {
             default_level: self.default_persistence,
             root: self.root_persistence,
+            memory: self.memory_persistence,
             limits: SaveLimits {
                 bytes: self.persistence_max_size,
                 files: self.persistence_max_files,

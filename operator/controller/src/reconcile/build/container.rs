@@ -1,6 +1,7 @@
 //! The container of the user's image.
 
 use crds::contract::identity::IdentityKey;
+use crds::contract::persistence::PersistenceLevel;
 use crds::contract::{CONTROL_PORT, path, variable};
 use crds::names;
 use crds::sandbox::{EnvVar as SpecVar, Port, PullPolicy, SandboxSpec};
@@ -20,10 +21,11 @@ pub(super) fn container(
 ) -> Result<Container, BuildError> {
     let spec = &*context.entry.spec;
     let supervised = context.is_supervised();
-    let withheld = context
-        .persistence()
-        .map(|persistence| persistence.withheld);
-    let withheld = withheld.unwrap_or_default();
+    let persistence = context.persistence();
+    let keeps_memory = persistence
+        .as_ref()
+        .is_some_and(|persistence| persistence.level == PersistenceLevel::Memory);
+    let withheld = persistence.map_or_else(Vec::new, |persistence| persistence.withheld);
     let supervise = || [path::EXECUTOR, "supervise"].map(Into::into).to_vec();
     Ok(Container {
         name: names::CONTAINER.into(),
@@ -37,7 +39,9 @@ pub(super) fn container(
         env_from: params.secret.map(|secret| vec![env_from_secret(secret)]),
         ports: Some(ports(spec, supervised)?),
         resources: Some(resources::requirements(spec, &context.config.defaults)?),
-        security_context: Some(Profile::of(spec, context.config).container(&withheld)),
+        security_context: Some(
+            Profile::of(spec, context.config).container(&withheld, !keeps_memory),
+        ),
         volume_mounts: Some(volumes::mounts(context)),
         ..Container::default()
     })

@@ -1,6 +1,8 @@
 //! Persistence of a Pod beyond the workspace: which level it has, by which mechanism, or the reason
 //! for which it has none (`docs/persistence.md`).
 
+use std::collections::BTreeSet;
+
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, StateAccess};
 use crds::sandbox::SandboxSpec;
 use shared::index::Entry;
@@ -36,6 +38,17 @@ pub(crate) const OVERLAY: &[&str] = &[
     "SYS_CHROOT",
 ];
 
+/// Capabilities of a supervisor that saves and restores processes of all users.
+const MEMORY: &[&str] = &[
+    "CHECKPOINT_RESTORE",
+    "DAC_OVERRIDE",
+    "KILL",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_PTRACE",
+];
+
 /// Obstacle that keeps a Pod at level `Workspace` although the spec asks for more. Its text is the
 /// reason in the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +64,8 @@ pub enum PersistenceObstacle {
     NoSupervisor,
     #[error("the operator keeps no files outside of the workspace (--root-persistence)")]
     Disabled,
+    #[error("the operator keeps no processes (--memory-persistence)")]
+    NoMemory,
     #[error("changed files can only be read by a sandbox that starts as user 0")]
     OtherUser,
     #[error(
@@ -63,6 +78,20 @@ pub enum PersistenceObstacle {
 /// The level that the spec asks for, or else the default of the installation.
 pub fn requested_level(spec: &SandboxSpec, config: &ControllerConfig) -> PersistenceLevel {
     spec.persistence.unwrap_or(config.persistence.default_level)
+}
+
+/// Reason for which Pods of this sandbox keep less than the spec asks for.
+pub fn obstacle(
+    entry: &Entry,
+    config: &ControllerConfig,
+    features: PodFeatures,
+) -> Option<PersistenceObstacle> {
+    let requested = requested_level(&entry.spec, config);
+    match pod_persistence(entry, config, features) {
+        Err(obstacle) => Some(obstacle),
+        Ok(Some(pod)) if pod.level < requested => Some(PersistenceObstacle::NoMemory),
+        Ok(_) => None,
+    }
 }
 
 /// Returns whether the volume of a sandbox has state besides the workspace: a recorded one as it was
@@ -101,20 +130,27 @@ pub fn pod_persistence(
         Err(PersistenceObstacle::NoUserNamespace)
     } else {
         let profile = Profile::of(spec, config);
-        let lacking = |name: &&&str| !profile.capabilities().any(|own| own == **name);
-        let needed = match root {
+        let lacking = |name: &&&&str| !profile.capabilities().any(|own| own == ***name);
+        let of_root = match root {
             RootMechanism::Node => &[],
             RootMechanism::Archive => ARCHIVE,
             RootMechanism::Overlay => OVERLAY,
         };
+        let keeps_memory = level == PersistenceLevel::Memory && config.persistence.memory;
+        let of_memory = if keeps_memory { MEMORY } else { &[] };
+        let needed: BTreeSet<_> = of_root.iter().chain(of_memory).collect();
         Ok(Some(PodPersistence {
-            level,
+            level: if keeps_memory {
+                level
+            } else {
+                PersistenceLevel::Root
+            },
             root,
             limits: config.persistence.limits,
             withheld: needed
                 .iter()
                 .filter(lacking)
-                .map(|name| (*name).to_owned())
+                .map(|name| (**name).to_owned())
                 .collect(),
         }))
     }

@@ -46,8 +46,8 @@ impl Profile {
     }
 
     /// Security context of the sandbox container. The supervisor has more capabilities than the
-    /// command: those that it withholds.
-    pub(super) fn container(self, withheld: &[String]) -> SecurityContext {
+    /// command: those that it withholds. Processes under a seccomp filter cannot be saved.
+    pub(super) fn container(self, withheld: &[String], is_filtered: bool) -> SecurityContext {
         let escalation = self == Self::Sudo;
         let own = self.capabilities().map(str::to_owned);
         let added: Vec<_> = own.chain(withheld.iter().cloned()).collect();
@@ -57,6 +57,11 @@ impl Profile {
             capabilities: Some(Capabilities {
                 drop: Some(vec!["ALL".into()]),
                 add: added,
+            }),
+            // Overrides that of the Pod.
+            seccomp_profile: (!is_filtered).then(|| SeccompProfile {
+                type_: "Unconfined".into(),
+                localhost_profile: None,
             }),
             ..SecurityContext::default()
         }

@@ -78,7 +78,7 @@ impl Planner<'_> {
             size: kept.bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             image_digest: pod.container.image.clone(),
             pod_uid,
-            reason: kept.reason,
+            reason: kept.reason.or_else(|| self.reason_of(kept.level)),
         });
     }
 
@@ -110,6 +110,11 @@ impl Planner<'_> {
         });
     }
 
+    /// Reason for a level, if it is less than the one that is asked for.
+    fn reason_of(&self, level: PersistenceLevel) -> Option<String> {
+        self.obstacle().filter(|_| level < self.input.level)
+    }
+
     fn obstacle(&self) -> Option<String> {
         let obstacle = self.input.persistence_obstacle?;
         Some(obstacle.to_string())
@@ -131,13 +136,14 @@ impl Planner<'_> {
         };
         let went_on = restored.level == PersistenceLevel::Memory;
         let is_first = before.incarnation == 0;
+        let reason = restored.reason.or_else(|| self.reason_of(restored.level));
         let status = &mut self.plan.status;
         status.incarnation = before.incarnation.saturating_add(u32::from(!went_on));
         if !is_first && self.input.entry.spec.workspace.is_some() {
             status.restored = Some(RestoredState {
                 level: restored.level,
                 at: Some(self.now.into()),
-                reason: restored.reason,
+                reason,
             });
         }
     }
