@@ -16,8 +16,12 @@ use tempfile::TempDir;
 use crate::client::{BINARY, TestProcess, is_root, pass_on, set_mode};
 use crate::supervise::{start, supervise_command};
 
-/// Process 1. Closes what the caller of the tests left open: it lies on mounts of other namespaces.
+/// Process 1, with the executor `$1` at its usual path. Closes what the caller of the tests left
+/// open: it lies on mounts of other namespaces.
 const INIT: &str = r#"
+mount -t tmpfs none /opt && mkdir -p /opt/sandbox/bin && touch /opt/sandbox/bin/sandbox-executor &&
+mount --bind "$1" /opt/sandbox/bin/sandbox-executor || exit
+shift
 for path in /proc/self/fd/*; do
 	number=${path##*/}
 	[ "$number" -le 2 ] || eval "exec $number>&-"
@@ -149,7 +153,7 @@ impl Volumes {
             (namespaces(false), HOST_CAPABILITIES)
         };
         command
-            .args(["bash", "-c", INIT, "bash"])
+            .args(["bash", "-c", INIT, "bash", BINARY])
             .args(["setpriv", "--bounding-set", capabilities])
             .arg(BINARY)
             .env_clear();

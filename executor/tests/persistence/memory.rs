@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crds::contract::control::{Init, Probe};
-use crds::contract::prestart::{Handover, Prestart};
+use crds::contract::path;
+use crds::contract::prestart::{DORMANT_FLAG, Handover, Prestart};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -12,7 +13,7 @@ use super::containers::{Container, Volumes};
 use super::{kept, save, shell, shell_of};
 use crate::client::{BINARY, KEY, SESSION_KEY, content, request, send, set_mode, wait_until};
 use crate::free_port::free_port;
-use crate::plugins::path;
+use crate::plugins;
 use crate::supervise::{ready, start, state};
 
 /// Answers to the file `ask` with a number that is in memory only, and the count of the answers,
@@ -251,6 +252,48 @@ fn prestarted_program_is_saved_and_does_not_hinder_a_restore() {
     assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
 }
 
+#[test]
+fn warm_executor_that_got_its_init_message_goes_on() {
+    let test = "warm_executor_that_got_its_init_message_goes_on";
+    let Some(volumes) = Volumes::new(test) else {
+        return;
+    };
+    let port = free_port();
+    let mut init = serve(&volumes, port, &["--no-enable-browser"]);
+    init.command[0] = path::EXECUTOR.into();
+    let mut environment = init.environment.clone();
+    environment.remove("SESSION_API_KEY");
+    let prestart = Prestart {
+        handover: Handover::Executor,
+        command: [&init.command[..], &[DORMANT_FLAG.into()]].concat(),
+        working_dir: "/".into(),
+        environment,
+        probe: Probe {
+            port: Some(port),
+            path: None,
+        },
+    };
+    let container = volumes.prestarted(&prestart);
+    wait_until(|| container.request("GET /v1/warm", &[], b"").status == 204);
+    start(&container, &init);
+    let report = ready(container.address, 60).json();
+    assert_eq!(
+        (&report["state"], &report["prestarted"]),
+        (&json!("ready"), &json!(true))
+    );
+    run(port, "mine=41");
+    let kept = kept(&save(&container));
+    assert_eq!(kept["level"], "Memory", "{kept}");
+    container.end();
+
+    let container = volumes.prestarted(&prestart);
+    start(&container, &init);
+    assert_eq!(state(&ready(container.address, 60)), "ready");
+    let restored = restored(&container);
+    assert_eq!(restored["level"], "Memory", "{restored}");
+    assert_eq!(run(port, "echo $mine"), "41");
+}
+
 fn act(port: u16, action: &str, args: &Value) -> Value {
     let body = json!({"action": {"action": action, "args": args}, "timeout": 60}).to_string();
     let address = ([127, 0, 0, 1], port).into();
@@ -344,7 +387,7 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
     let port = free_port();
     let flags = ["--enable-browser", "--plugins", "agent_skills", "jupyter"];
     let mut init = serve(&volumes, port, &flags);
-    init.environment.insert("PATH".into(), path());
+    init.environment.insert("PATH".into(), plugins::path());
     let container = volumes.run(&init);
     assert_eq!(state(&ready(container.address, 60)), "ready");
     let cell = |code: &str| {
