@@ -4,6 +4,7 @@
 mod archive;
 mod containers;
 mod memory;
+mod memory_executor;
 mod memory_root;
 mod overlay;
 mod volume;

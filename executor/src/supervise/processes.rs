@@ -48,9 +48,14 @@ impl Supervisor {
             self.lifecycle.report_restored(None);
             return None;
         };
+        let had_processes = self.persistence.has_processes();
         let (restored, root) = self.persistence.restore_processes(init, restored).await;
         self.lifecycle.report_restored(Some(restored));
         if root.is_none() {
+            if had_processes {
+                // Remains of a failed attempt. No program was prestarted.
+                reaper::kill_all_children();
+            }
             self.persistence.reserve_pids().await;
         }
         root

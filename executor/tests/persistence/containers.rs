@@ -11,13 +11,18 @@ use crds::contract::control::Init;
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, SaveLimits};
 use crds::contract::prestart::Prestart;
 use rustix::process::{Pid, Signal};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::client::{BINARY, TestProcess, is_root, pass_on, set_mode};
-use crate::supervise::{start, supervise_command};
+use crate::client::{BINARY, TestProcess, is_root, pass_on, set_mode, wait_until};
+use crate::supervise::{ready, start, supervise_command};
 
-/// Process 1. Closes what the caller of the tests left open: it lies on mounts of other namespaces.
+/// Process 1, with the executor `$1` at its usual path. Closes what the caller of the tests left
+/// open: it lies on mounts of other namespaces.
 const INIT: &str = r#"
+mount -t tmpfs none /opt && mkdir -p /opt/sandbox/bin && touch /opt/sandbox/bin/sandbox-executor &&
+mount --bind "$1" /opt/sandbox/bin/sandbox-executor || exit
+shift
 for path in /proc/self/fd/*; do
 	number=${path##*/}
 	[ "$number" -le 2 ] || eval "exec $number>&-"
@@ -149,7 +154,7 @@ impl Volumes {
             (namespaces(false), HOST_CAPABILITIES)
         };
         command
-            .args(["bash", "-c", INIT, "bash"])
+            .args(["bash", "-c", INIT, "bash", BINARY])
             .args(["setpriv", "--bounding-set", capabilities])
             .arg(BINARY)
             .env_clear();
@@ -189,6 +194,13 @@ impl Container {
             process,
             _state: state,
         }
+    }
+
+    /// Report on the state that the run began with, once it is known.
+    pub(super) fn restored(&self) -> Value {
+        let report = || ready(self.address, 0).json()["restored"].clone();
+        wait_until(|| !report().is_null());
+        report()
     }
 
     /// Number of the container's process 1 outside of it.

@@ -5,15 +5,12 @@ use std::path::Path;
 
 use crds::contract::control::{Init, Probe};
 use crds::contract::prestart::{Handover, Prestart};
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use serde_json::json;
 
 use super::containers::{Container, Volumes};
 use super::{kept, save, shell, shell_of};
-use crate::client::{BINARY, KEY, SESSION_KEY, content, request, send, set_mode, wait_until};
-use crate::free_port::free_port;
-use crate::plugins::path;
-use crate::supervise::{ready, start, state};
+use crate::client::set_mode;
+use crate::supervise::{ready, start};
 
 /// Answers to the file `ask` with a number that is in memory only, and the count of the answers,
 /// while its background job lives.
@@ -35,13 +32,6 @@ fn counter(volumes: &Volumes) -> Init {
     let work = volumes.work().to_str().unwrap().to_owned();
     init.environment.insert("WORK".into(), work);
     init
-}
-
-/// Report on the state that the run began with, once it is known.
-fn restored(container: &Container) -> Value {
-    let report = || ready(container.address, 0).json()["restored"].clone();
-    wait_until(|| !report().is_null());
-    report()
 }
 
 fn ask(volumes: &Volumes, container: &mut Container) -> String {
@@ -68,7 +58,7 @@ fn refused(volumes: &Volumes, init: &Init, number: &str) -> String {
     let mut container = volumes.run(init);
     let line = container.line();
     assert_ne!(line.strip_prefix("up ").unwrap(), number);
-    let restored = restored(&container);
+    let restored = container.restored();
     assert_eq!(restored["level"], "Root", "{restored}");
     assert!(!volumes.saved("archive").exists());
     let reason = restored["reason"].as_str().unwrap();
@@ -84,7 +74,7 @@ fn processes_go_on_once_in_another_container() {
     let number = saved_counter(&volumes);
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
-    assert_eq!(restored(&container)["level"], "Memory");
+    assert_eq!(container.restored()["level"], "Memory");
     assert!(!volumes.saved("archive").exists());
     // A second time, by the same supervisor that has restored it.
     let kept = kept(&save(&container));
@@ -101,7 +91,7 @@ fn processes_go_on_once_in_another_container() {
     fs::write(volumes.saved("meta.json"), meta).unwrap();
     let mut container = volumes.run(&counter(&volumes));
     assert_ne!(container.line(), format!("up {number}"));
-    let reason = restored(&container)["reason"].as_str().unwrap().to_owned();
+    let reason = container.restored()["reason"].as_str().unwrap().to_owned();
     assert!(
         reason.ends_with("they went on before, and do so once only"),
         "{reason}"
@@ -208,7 +198,7 @@ fn processes_of_another_user_go_on_without_a_user_namespace() {
     assert_eq!(kept["level"], "Memory", "{kept}");
     container.end();
     let mut container = volumes.run(&init);
-    assert_eq!(restored(&container)["level"], "Memory");
+    assert_eq!(container.restored()["level"], "Memory");
     assert_eq!(ask(&volumes, &mut container), format!("{number} 1"));
 }
 
@@ -245,170 +235,8 @@ fn prestarted_program_is_saved_and_does_not_hinder_a_restore() {
 
     let mut container = volumes.prestarted(&prestart);
     start(&container, &init);
-    assert_eq!(restored(&container)["level"], "Memory");
+    assert_eq!(container.restored()["level"], "Memory");
     let report = ready(container.address, 0).json();
     assert_eq!(report["prestarted"], false);
     assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
-}
-
-fn act(port: u16, action: &str, args: &Value) -> Value {
-    let body = json!({"action": {"action": action, "args": args}, "timeout": 60}).to_string();
-    let address = ([127, 0, 0, 1], port).into();
-    let response = request(
-        address,
-        "POST /execute_action",
-        &[SESSION_KEY],
-        body.as_bytes(),
-    );
-    assert_eq!(response.status, 200, "{}", response.body);
-    response.json()
-}
-
-fn run(port: u16, command: &str) -> String {
-    content(&act(port, "run", &json!({"command": command}))).to_owned()
-}
-
-/// The native executor as the command.
-fn serve(volumes: &Volumes, port: u16, flags: &[&str]) -> Init {
-    let mut init = shell("");
-    let work = volumes.work().to_str().unwrap().to_owned();
-    let words = [BINARY, "serve", &port.to_string(), "--username", "root"];
-    let words = words
-        .into_iter()
-        .chain(["--user-id", "0", "--working-dir", &work]);
-    let words = words.chain(flags.iter().copied());
-    init.command = words.map(str::to_owned).collect();
-    for (name, value) in [("SESSION_API_KEY", KEY), ("HOME", &work), ("TMPDIR", &work)] {
-        init.environment.insert(name.into(), value.into());
-    }
-    init.probe = Probe {
-        port: Some(port),
-        path: Some("/alive".into()),
-    };
-    init
-}
-
-#[test]
-fn executor_with_its_shell_goes_on() {
-    let Some(volumes) = Volumes::new("executor_with_its_shell_goes_on") else {
-        return;
-    };
-    let port = free_port();
-    let init = serve(&volumes, port, &["--no-enable-browser"]);
-    let container = volumes.run(&init);
-    assert_eq!(state(&ready(container.address, 60)), "ready");
-    run(
-        port,
-        "mine=41; f() { echo function; }; mkdir -p d; cd d; sleep 1000 &",
-    );
-    // An action at the time of the save.
-    let args = json!({"command": "for i in 1 2 3; do echo $i >> steps; sleep 0.4; done"});
-    let body = json!({"action": {"action": "run", "args": args}, "timeout": 60}).to_string();
-    let address = ([127, 0, 0, 1], port).into();
-    let _call = send(
-        address,
-        "POST /execute_action",
-        &[SESSION_KEY],
-        body.as_bytes(),
-    );
-    wait_until(|| volumes.work().join("d/steps").exists());
-    let kept = kept(&save(&container));
-    assert_eq!(kept["level"], "Memory", "{kept}");
-    container.end();
-
-    let container = volumes.run(&init);
-    assert_eq!(restored(&container)["level"], "Memory");
-    // It goes on, and the next one waits for it.
-    assert_eq!(run(port, "echo $(cat steps)"), "1 2 3");
-    let output = run(port, "echo $mine ${PWD##*/}; f; jobs");
-    assert!(
-        output.starts_with("41 d\r\nfunction") || output.starts_with("41 d\nfunction"),
-        "{output}"
-    );
-    assert!(output.contains("Running"), "{output}");
-    // New programs, and files by the API.
-    assert_eq!(run(port, "python3 -c 'print(6 * 7)'"), "42");
-    let path = volumes.work().join("file");
-    act(port, "write", &json!({"path": path, "content": "text"}));
-    assert_eq!(fs::read_to_string(path).unwrap().trim_end(), "text");
-    let kept = super::kept(&save(&container));
-    assert_eq!(kept["level"], "Memory", "{kept}");
-    container.end();
-}
-
-#[test]
-fn kernel_and_editor_go_on_and_browser_starts_anew() {
-    let Some(volumes) = Volumes::new("kernel_and_editor_go_on_and_browser_starts_anew") else {
-        return;
-    };
-    let port = free_port();
-    let flags = ["--enable-browser", "--plugins", "agent_skills", "jupyter"];
-    let mut init = serve(&volumes, port, &flags);
-    init.environment.insert("PATH".into(), path());
-    let container = volumes.run(&init);
-    assert_eq!(state(&ready(container.address, 60)), "ready");
-    let cell = |code: &str| {
-        let answer = act(port, "run_ipython", &json!({"code": code}));
-        let text = content(&answer).to_owned();
-        text.split("\n[Jupyter").next().unwrap().to_owned()
-    };
-    let page = json!({"url": "data:text/html,<h1>Hello</h1>"});
-    let browse = || act(port, "browse", &page);
-    cell("import threading; x = 41; lock = threading.Lock()");
-    let path = volumes.work().join("edited");
-    let create = json!({"command": "create", "path": path, "file_text": "one\n"});
-    act(port, "edit", &create);
-    let change =
-        json!({"command": "str_replace", "path": path, "old_str": "one", "new_str": "two"});
-    act(port, "edit", &change);
-    let first = browse();
-    assert_eq!(first["observation"], "browse", "{first}");
-    let kept = kept(&save(&container));
-    assert_eq!(kept["level"], "Memory", "{kept}");
-    container.end();
-
-    let container = volumes.run(&init);
-    let restored = restored(&container);
-    assert_eq!(restored["level"], "Memory", "{restored}");
-    assert_eq!(cell("x += 1; x"), "42");
-    act(port, "edit", &json!({"command": "undo_edit", "path": path}));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
-    let second = browse();
-    assert_eq!(second["observation"], "browse", "{second}");
-    let notice = "The browser was restarted because the sandbox was paused";
-    assert!(content(&second).contains(notice), "{second}");
-}
-
-/// Prints figures of the binary: run with `--ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn figures_of_saved_processes() {
-    let Some(volumes) = Volumes::new("figures_of_saved_processes") else {
-        return;
-    };
-    let port = free_port();
-    let init = serve(&volumes, port, &["--no-enable-browser"]);
-    let container = volumes.run(&init);
-    assert_eq!(state(&ready(container.address, 60)), "ready");
-    run(port, "mine=41; sleep 1000 &");
-    let mut container = Some(container);
-    for round in 0..12 {
-        let before = container.take().unwrap();
-        let began = Instant::now();
-        let kept = kept(&save(&before));
-        let saved = began.elapsed();
-        before.end();
-        let next = volumes.waiting();
-        let began = Instant::now();
-        start(&next, &init);
-        assert_eq!(state(&ready(next.address, 60)), "ready");
-        let up = began.elapsed();
-        assert_eq!(restored(&next)["level"], "Memory");
-        assert_eq!(run(port, "echo $mine"), "41");
-        eprintln!(
-            "{round}: save {saved:?}, init to ready {up:?}, {}",
-            kept["bytes"]
-        );
-        container = Some(next);
-    }
 }

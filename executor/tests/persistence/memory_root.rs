@@ -11,7 +11,7 @@ use super::volume::Volume;
 use super::{kept, save, shell};
 use crate::client::{copy_program, pass_on};
 use crate::minimal_images::has_busybox;
-use crate::supervise::{ready, start, supervise_command};
+use crate::supervise::{start, supervise_command};
 
 /// Makes `$1` the root as a container runtime does, with the store `$2`, and runs the rest in it.
 const ENTER: &str = r#"root=$1 store=$2; shift 2
@@ -100,11 +100,8 @@ fn processes_go_on_with_their_files_in_a_fresh_root() {
         for count in ["1 2", "1 2 3"] {
             let image = root(&volumes);
             let mut container = run(&volumes, &image, mechanism);
-            let report = ready(container.address, 60).json();
-            assert_eq!(
-                report["restored"]["level"], "Memory",
-                "{mechanism:?} {report}"
-            );
+            let restored = container.restored();
+            assert_eq!(restored["level"], "Memory", "{mechanism:?} {restored}");
             let expected = format!("{number} changed one {count}");
             assert_eq!(ask(&mut container), expected, "{mechanism:?}");
             assert!(!image.path().join("etc/open").exists() || mechanism == Archive);
