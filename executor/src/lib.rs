@@ -13,6 +13,7 @@ mod http_server;
 mod install;
 mod log;
 mod open_path;
+mod own_port;
 mod serve;
 mod signals;
 mod supervise;

@@ -12,6 +12,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::own_port;
+
 /// A full listen queue drops connections silently.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -25,7 +27,7 @@ pub(super) enum LocalHttpError {
 
 /// Connects to a server.
 pub(super) async fn connect(address: SocketAddr) -> Result<TcpStream, LocalHttpError> {
-    let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, own_port::connect(address)).await;
     let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));
     let stream = connected.map_err(|error| LocalHttpError::Connect(address, error))?;
     let _ = stream.set_nodelay(true);

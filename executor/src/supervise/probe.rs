@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use super::command_state::CommandState;
 use super::loopback;
+use crate::own_port;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(1);
 const MAX_BACKOFF: Duration = Duration::from_millis(200);
@@ -87,7 +88,7 @@ pub(super) async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeE
         return Ok(());
     };
     let check = async {
-        let stream = TcpStream::connect(SocketAddr::new(address, port)).await;
+        let stream = own_port::connect(SocketAddr::new(address, port)).await;
         let stream = stream.map_err(|error| ProbeError::Connect(port, error))?;
         match &probe.path {
             Some(path) => get(stream, path).await,
