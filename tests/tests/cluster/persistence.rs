@@ -28,7 +28,7 @@ async fn changed_files_survive_pauses_on_a_node() {
 async fn processes_survive_pauses_on_a_node() {
     let body = body_with_processes("processes", IMAGE);
     let session = Session::start(&api(), API_KEY, &body).await;
-    processes_survive_pauses(&session, ROUNDS).await;
+    processes_survive_pauses(&session, 3).await;
     session.change_state("stop").await;
 }
 
