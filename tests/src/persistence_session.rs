@@ -28,8 +28,8 @@ cp /bin/true /opt/kept/program
 chown 1000:1000 /opt/kept/program
 chmod 4755 /opt/kept/program
 mkfifo "/var/lib/kept/round $1/pipe"
-echo secret >/root/.token
-chmod 600 /root/.token
+echo secret >~/.token
+chmod 600 ~/.token
 touch -d "2001-02-03 04:05:06" "/home/dated-$1"
 [ ! -e "/etc/kept-$(($1 - 2))" ] || rm -r "/etc/kept-$(($1 - 2))" "/var/lib/kept/round $(($1 - 2))"
 rm -f /etc/debian_version

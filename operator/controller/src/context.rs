@@ -12,11 +12,11 @@ use shared::metrics::ControllerMetrics;
 use tokio::sync::OnceCell;
 
 use crate::PeerClients;
-use crate::config::ControllerConfig;
+use crate::config::{ControllerConfig, RootPersistence, UserNamespaces};
 use crate::events::EventPublisher;
 use crate::image_builds::queue::BuildQueue;
 use crate::injection::ExecutorInjection;
-use crate::pod_features::{PodFeatures, RootOverlaySupport, UserNamespaceSupport};
+use crate::pod_features::{PodFeatures, ProbedSetting};
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
@@ -57,8 +57,8 @@ pub(crate) struct Context {
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
     pub(crate) injection: ExecutorInjection,
-    pub(crate) root_overlays: RootOverlaySupport,
-    pub(crate) user_namespaces: UserNamespaceSupport,
+    pub(crate) root_overlays: ProbedSetting<RootPersistence>,
+    pub(crate) user_namespaces: ProbedSetting<UserNamespaces>,
     /// The cluster changes the resources of Pods in place.
     pub(crate) resizes: OnceCell<bool>,
     pub(crate) events: Arc<EventPublisher>,
@@ -83,8 +83,8 @@ impl Context {
             installation: installation(&config),
             resizes: OnceCell::new(),
             injection: ExecutorInjection::new(config.pods.injection),
-            root_overlays: RootOverlaySupport::new(config.persistence.root),
-            user_namespaces: UserNamespaceSupport::new(config.pods.user_namespaces),
+            root_overlays: ProbedSetting::new(config.persistence.root),
+            user_namespaces: ProbedSetting::new(config.pods.user_namespaces),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,

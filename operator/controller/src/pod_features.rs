@@ -75,7 +75,13 @@ impl PodFeatures {
     }
 }
 
-impl RootPersistence {
+/// A setting with the value `Auto`, which a probe decides on.
+pub(crate) trait AutoSetting: Copy {
+    /// The value that `Auto` stands for where the probe has not shown that the feature works.
+    fn unless_auto(self) -> Self;
+}
+
+impl AutoSetting for RootPersistence {
     fn unless_auto(self) -> Self {
         match self {
             Self::Auto => Self::Archive,
@@ -84,7 +90,7 @@ impl RootPersistence {
     }
 }
 
-impl UserNamespaces {
+impl AutoSetting for UserNamespaces {
     fn unless_auto(self) -> Self {
         match self {
             Self::Auto => Self::Never,
@@ -93,52 +99,23 @@ impl UserNamespaces {
     }
 }
 
-/// The use of user namespaces: the setting and the answer of the probe.
+/// A setting and the answer of its probe.
 #[derive(Debug)]
-pub(crate) struct UserNamespaceSupport {
-    configured: UserNamespaces,
+pub(crate) struct ProbedSetting<T> {
+    configured: T,
     works: AtomicBool,
 }
 
-impl UserNamespaceSupport {
-    pub(crate) fn new(configured: UserNamespaces) -> Self {
+impl<T: AutoSetting> ProbedSetting<T> {
+    pub(crate) fn new(configured: T) -> Self {
         Self {
             configured,
             works: AtomicBool::new(false),
         }
     }
 
-    /// User namespaces of a new Pod; `Auto`: they are known to work.
-    pub(crate) fn current(&self) -> UserNamespaces {
-        if self.works.load(Ordering::Relaxed) {
-            self.configured
-        } else {
-            self.configured.unless_auto()
-        }
-    }
-
-    pub(crate) fn record_probe(&self, works: bool) {
-        self.works.store(works, Ordering::Relaxed);
-    }
-}
-
-/// The mechanism of kept roots: the setting and the answer of the probe.
-#[derive(Debug)]
-pub(crate) struct RootOverlaySupport {
-    configured: RootPersistence,
-    works: AtomicBool,
-}
-
-impl RootOverlaySupport {
-    pub(crate) fn new(configured: RootPersistence) -> Self {
-        Self {
-            configured,
-            works: AtomicBool::new(false),
-        }
-    }
-
-    /// Mechanism of a new volume; `Auto`: overlays are known to work.
-    pub(crate) fn current(&self) -> RootPersistence {
+    /// Value for a new Pod; `Auto`: the feature is known to work.
+    pub(crate) fn current(&self) -> T {
         if self.works.load(Ordering::Relaxed) {
             self.configured
         } else {

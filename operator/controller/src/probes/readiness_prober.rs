@@ -3,6 +3,7 @@
 //! sandboxes are probed again, and until then the status stays.
 
 mod limiter;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,6 @@ use std::time::Duration;
 use crds::contract::control::{
     ControlMessage, Grant, Init, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState,
 };
-use crds::contract::identity::IdentityKey;
 use crds::contract::persistence::KeptState;
 use crds::contract::sealing::SealedInit;
 use jiff::Timestamp;
@@ -31,6 +31,7 @@ use shared::index::Key;
 use shared::keys::Keys;
 use shared::kubernetes::work_queue::WorkQueue;
 use shared::metrics::ControllerMetrics;
+pub(crate) use target::{ExpectedOwner, MakeInit, ProbeTarget};
 
 /// First delay after a probe that could not connect.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
@@ -52,41 +53,6 @@ const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(if MAX_READY_WAIT_SECOND
 } else {
     20
 });
-
-/// Builds the init message of a sandbox when its Pod is dormant. A malformed one is reported by the
-/// next reconcile.
-pub(crate) type MakeInit = Arc<dyn Fn() -> Result<Init, SupervisorError> + Send + Sync>;
-
-/// Target of a readiness probe.
-#[derive(Clone)]
-pub(crate) enum ProbeTarget {
-    /// A supervisor, which may have to be initialized first.
-    Supervisor {
-        init: MakeInit,
-        /// `None` for Pods of earlier versions.
-        identity: Option<IdentityKey>,
-        /// Time that decides on the keys: creation of the Sandbox, or of a Pod that was warm.
-        created_at: Option<Timestamp>,
-        owner: ExpectedOwner,
-    },
-    /// A port.
-    Port(u16),
-}
-
-impl ProbeTarget {
-    /// Returns whether the Pod was warm.
-    fn is_claimed(&self) -> bool {
-        matches!(self, Self::Supervisor { owner, .. } if owner.is_required)
-    }
-}
-
-/// Sandbox that an initialized supervisor has to belong to.
-#[derive(Debug, Clone)]
-pub(crate) struct ExpectedOwner {
-    pub(crate) sandbox_uid: String,
-    /// A supervisor that names no Sandbox is another one's. Pods of earlier versions name none.
-    pub(crate) is_required: bool,
-}
 
 /// Running probes and their results.
 pub(crate) struct ReadinessProber {
@@ -387,15 +353,6 @@ impl ProbeTask {
         ControlMessage::new(&self.run.pod_uid, now.as_second(), grant)
             .sign(self.prober.keys.of(self.created_at).signer())
             .map_err(|_| SupervisorError::Malformed)
-    }
-}
-
-impl ExpectedOwner {
-    fn accepts(&self, report: &ReadyReport) -> bool {
-        match &report.owner {
-            Some(owner) => owner.sandbox_uid == self.sandbox_uid,
-            None => report.state == SupervisorState::Dormant || !self.is_required,
-        }
     }
 }
 
