@@ -1,7 +1,8 @@
 //! Browser actions over HTTP, with a real Chromium (`docs/specs/browser.md`).
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 
 use rustix::process::Signal;
@@ -228,6 +229,67 @@ fn page_by_https_needs_a_trusted_certificate() {
     let variables = [("SSL_CERT_FILE", remote.certificate.to_str().unwrap())];
     let trusting = ServerFixture::start("root", &["--enable-browser"], &variables);
     assert_eq!(error(&run(&trusting, &visit)), "");
+}
+
+/// Proxy that wants a user name and password, and has one page for all sites.
+fn serve_proxy() -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (told, requests) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let told = told.clone();
+            thread::spawn(move || {
+                let mut client = BufReader::new(&stream);
+                let head = read_head(&mut client);
+                let first = head.lines().next().unwrap();
+                let target = first.split(' ').nth(1).unwrap();
+                told.send(first.to_owned()).unwrap();
+                if !head.contains("\r\nProxy-Authorization: Basic dTpwQHNz\r\n") {
+                    write!(&stream, "HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n").unwrap();
+                } else if first.starts_with("CONNECT ") {
+                    let server = TcpStream::connect(target).unwrap();
+                    write!(&stream, "HTTP/1.1 200 OK\r\n\r\n").unwrap();
+                    let (mut to, mut from) = (server.try_clone().unwrap(), server);
+                    let mut from_client = stream.try_clone().unwrap();
+                    thread::spawn(move || io::copy(&mut from_client, &mut to));
+                    let _ = io::copy(&mut from, &mut &stream);
+                } else {
+                    let page = format!("<p>page of {target}</p>");
+                    let length = page.len();
+                    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: ";
+                    write!(&stream, "{head}{length}\r\n\r\n{page}").unwrap();
+                }
+            });
+        }
+    });
+    (address, requests)
+}
+
+#[test]
+fn proxy_gets_its_user_name_and_password() {
+    let remote = HttpsServer::start();
+    let (proxy, requests) = serve_proxy();
+    let url = format!("http://u:p%40ss@{proxy}");
+    let variables = [
+        ("http_proxy", url.as_str()),
+        ("HTTPS_PROXY", &url),
+        // Chromium asks no proxy for loopback otherwise.
+        ("no_proxy", "<-loopback>"),
+        ("SSL_CERT_FILE", remote.certificate.to_str().unwrap()),
+    ];
+    let server = ServerFixture::start("root", &["--enable-browser"], &variables);
+    for site in ["http://a.example/1", "http://b.example/2"] {
+        let answer = run(&server, &format!("goto(\"{site}\")"));
+        assert_eq!(error(&answer), "");
+        let content = answer["content"].as_str().unwrap();
+        assert!(content.contains(&format!("page of {site}")), "{content}");
+    }
+    let answer = run(&server, &format!("goto(\"{}\")", remote.url));
+    assert_eq!(error(&answer), "");
+    let host = remote.url.strip_prefix("https://").unwrap();
+    let tunnel = format!("CONNECT {host} HTTP/1.1");
+    assert!(requests.try_iter().any(|request| request == tunnel));
 }
 
 #[test]

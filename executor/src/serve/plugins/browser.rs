@@ -22,6 +22,7 @@ use self::downloads::DownloadFolder;
 pub(in crate::serve) use self::page::{Page, PageExtras, evaluation, failed as page_failed};
 use self::process::{LaunchError, Process};
 use self::profile::Profile;
+use self::proxies::Forwarders;
 pub(in crate::serve) use self::settings::BrowserSettings;
 use super::Health;
 use crate::serve::shell::LaunchContext;
@@ -32,6 +33,7 @@ mod downloads;
 mod page;
 mod process;
 mod profile;
+mod proxies;
 mod screenshots;
 mod settings;
 
@@ -358,7 +360,17 @@ impl Browser {
             tracing::warn!(%error, "the browser does not trust the certificates of the sandbox");
             None
         });
-        Process::start(program, profile, home, &self.settings, &self.start).await
+        let forwarders = Forwarders::start(&self.start).await;
+        let forwarders = forwarders.map_err(LaunchError::Forwarders)?;
+        Process::start(
+            program,
+            profile,
+            home,
+            forwarders,
+            &self.settings,
+            &self.start,
+        )
+        .await
     }
 
     /// Directory of the profile, which is created at the first start.

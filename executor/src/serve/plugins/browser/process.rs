@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::downloads::FOLDER;
+use super::proxies::Forwarders;
 use super::settings::BrowserSettings;
 use crate::serve::identity::Identity;
 use crate::serve::process_group::{GroupLeader, ProcessGroup};
@@ -36,6 +37,8 @@ pub(super) enum LaunchError {
     NoProgram,
     #[error("cannot create a profile: {0}")]
     Profile(#[source] io::Error),
+    #[error("cannot forward to the sandbox's proxy: {0}")]
+    Forwarders(#[source] io::Error),
     #[error("cannot start {0}: {1}")]
     Spawn(PathBuf, #[source] io::Error),
     #[error("{0} did not answer: {1}")]
@@ -48,6 +51,7 @@ pub(super) struct Process {
     group: KillOnDrop,
     ended: watch::Receiver<Option<String>>,
     _memory_watch: Option<AbortOnDropHandle<()>>,
+    _forwarders: Forwarders,
 }
 
 /// Ends the browser also if the one who waits for it gives up.
@@ -90,6 +94,7 @@ impl Process {
         program: PathBuf,
         profile: PathBuf,
         home: Option<PathBuf>,
+        forwarders: Forwarders,
         settings: &BrowserSettings,
         start: &LaunchContext,
     ) -> Result<Self, LaunchError> {
@@ -103,6 +108,12 @@ impl Process {
         let spawn_error = |error| LaunchError::Spawn(program.clone(), error);
         start.apply_to(&mut command);
         command.envs(home.map(|home| ("HOME", home)));
+        command.envs(
+            forwarders
+                .variables
+                .iter()
+                .map(|(name, value)| (name, value)),
+        );
         let launch_dir = start.launch_dir(&program).await.map_err(spawn_error)?;
         command
             .current_dir(launch_dir)
@@ -133,6 +144,7 @@ impl Process {
                 group,
                 ended,
                 _memory_watch: memory_watch,
+                _forwarders: forwarders,
             }),
             Err(error) => {
                 group.0.kill().await;
