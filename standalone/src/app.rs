@@ -134,6 +134,7 @@ async fn assemble(
         public: args.public,
         deadlines: args.deadlines,
         default_persistence: args.default_persistence,
+        memory_persistence: args.memory_persistence,
         settings: settings(args),
         registries: RegistryArgs {
             config: args.registries.registry_config.clone(),

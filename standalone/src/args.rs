@@ -108,6 +108,15 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_DEFAULT_PERSISTENCE", default_value_t)]
     pub default_persistence: PersistenceLevel,
 
+    /// Let pauses keep processes, for sandboxes of level Memory. Needs CRIU, and containers with a
+    /// user namespace. The system calls of these sandboxes are not filtered.
+    #[arg(long, env = "SANDBOX_MEMORY_PERSISTENCE")]
+    pub memory_persistence: bool,
+
+    /// Path of the CRIU binary, for --memory-persistence. Default: `criu` beside the executor.
+    #[arg(long, env = "SANDBOX_CRIU")]
+    pub criu: Option<PathBuf>,
+
     #[command(flatten)]
     pub settings: ApiSettings,
 

@@ -99,6 +99,8 @@ pub struct NodeConfig {
     pub image_builds: Option<ImageBuildPods>,
     /// Static `sandbox-executor`.
     pub executor_binary: PathBuf,
+    /// Static CRIU, if the processes of sandboxes are kept.
+    pub criu: Option<PathBuf>,
     /// Static program whose subcommand `exec-as` is [`exec_as`].
     pub self_exe: PathBuf,
     /// Maximum number of processes and threads of one container.
@@ -145,6 +147,7 @@ impl NodeConfig {
             pulls: ImagePullConfig::default(),
             image_builds: None,
             executor_binary: executor_binary.into(),
+            criu: None,
             self_exe: self_exe.into(),
             process_limit: 4096,
             disk_rate_limit: 0,
@@ -183,6 +186,10 @@ pub enum NodeError {
     UserNamespace(io::Error),
     #[error("the disk use of containers cannot be limited: {0}; --disk-rate-limit 0 does without")]
     DiskRate(io::Error),
+    #[error(
+        "--memory-persistence needs containers with a user namespace, for which root is needed"
+    )]
+    NoMemory,
     #[error(transparent)]
     Network(#[from] NetworkError),
 }
@@ -227,7 +234,7 @@ pub async fn run(
     }
     let (paths, _lock) = open_state(&config.state_dir)?;
     leftover_containers::kill_containers(&paths.tag).await;
-    executor_image::create(&paths, &config.executor_binary).map_err(|source| NodeError::State {
+    executor_image::create(&paths, &config).map_err(|source| NodeError::State {
         path: paths.executor(),
         source,
     })?;
@@ -255,6 +262,9 @@ pub async fn run(
         } else {
             None
         };
+        if config.criu.is_some() && users.is_none() {
+            return Err(NodeError::NoMemory);
+        }
         let network = Network::start(user.is_root(), config.allow_lan, &paths, &commands).await?;
         Ok::<_, NodeError>((cgroups, users, network))
     };

@@ -24,6 +24,20 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// CRIU, which is built if it is not there. If that fails, prints SKIPPED.
+pub fn criu_or_skip() -> Option<PathBuf> {
+    let built = std::process::Command::new(root().join("hack/criu/install")).output();
+    let path = built
+        .ok()
+        .and_then(|built| String::from_utf8(built.stdout).ok());
+    let path = path.map(|path| PathBuf::from(path.trim()));
+    let path = path.filter(|path| path.is_file());
+    if path.is_none() {
+        eprintln!("SKIPPED, needs CRIU: hack/install criu");
+    }
+    path
+}
+
 /// Returns whether this test runs as root. If not, prints SKIPPED with its name.
 pub fn is_root_or_skips() -> bool {
     let root =

@@ -41,6 +41,7 @@ pub(super) struct Components {
     pub(super) public: bool,
     pub(super) deadlines: Deadlines,
     pub(super) default_persistence: PersistenceLevel,
+    pub(super) memory_persistence: bool,
     pub(super) settings: ApiSettings,
     pub(super) registries: gateway::RegistryArgs,
     pub(super) builder: BuilderConfig,
@@ -84,6 +85,7 @@ impl Components {
         config.image_builds = self.settings.image_builds.unwrap_or_default();
         config.builder = self.builder.clone();
         config.persistence.default_level = self.default_persistence;
+        config.persistence.memory = self.memory_persistence;
         config.persistence.root = if NodeConfig::keeps_roots() {
             RootPersistence::Node
         } else {
@@ -194,6 +196,21 @@ pub(crate) fn node_state(state: &Path) -> PathBuf {
     state.join("node")
 }
 
+/// CRIU, if the processes of sandboxes are kept.
+fn criu(args: &Args, executor: &Path) -> anyhow::Result<Option<PathBuf>> {
+    if !args.memory_persistence {
+        return Ok(None);
+    }
+    let beside = executor.with_file_name("criu");
+    let criu = args.criu.clone().unwrap_or(beside);
+    anyhow::ensure!(
+        criu.is_file(),
+        "{} is missing: --memory-persistence needs it, --criu sets another path",
+        criu.display()
+    );
+    Ok(Some(criu))
+}
+
 pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfig> {
     let this = std::env::current_exe().context("path of this program")?;
     let beside = this.with_file_name("sandbox-executor");
@@ -203,7 +220,9 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
         "{} is missing: set --executor to the sandbox-executor binary",
         executor.display()
     );
+    let criu = criu(args, &executor)?;
     let mut config = NodeConfig::new(node_state(state), executor, this);
+    config.criu = criu;
     config.allow_lan = args.allow_lan;
     config.allow_host_root = args.allow_host_root;
     config.pod_disk_limit = args.pod_disk_limit;

@@ -185,6 +185,7 @@ mod tests {
             gid: 1000,
             groups: vec![2000],
             capabilities: CapabilitySet::CHOWN,
+            is_filtered: true,
         };
         let sandbox = sandbox(ContainerUser::Switched(switch));
         let expected = "--die-with-parent\n--new-session\n--clearenv\n--unshare-pid\n--as-pid-1\n\

@@ -100,10 +100,9 @@ impl PreparedPod {
         number: i32,
     ) -> Result<Process, ContainerStartError> {
         let defaults = image.defaults()?;
-        let allows_privileged = self.node.is_image_build(&self.pod);
-        let node = self.node.user;
+        let (node, grants) = (self.node.user, self.node.grants(&self.pod));
         let spec = self.spec();
-        let user = container_user::resolve(&spec, container, &defaults, node, allows_privileged)?;
+        let user = container_user::resolve(&spec, container, &defaults, node, grants)?;
         let mut variables = self.variables(container, &defaults, &user).await?;
         let devices = self.devices.of_container(&spec, &container.name);
         for (name, value) in devices.iter().flat_map(|device| &device.environment) {

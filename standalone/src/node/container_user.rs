@@ -1,7 +1,7 @@
 //! User of a container: uid, gid, groups and capabilities from the security contexts of Pod and
 //! container, combined as container runtimes do.
 
-use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec};
+use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec, SecurityContext};
 use rustix::thread::CapabilitySet;
 
 use super::image::ImageDefaults;
@@ -49,6 +49,17 @@ pub(crate) enum ContainerUser {
     Mapped { uid: u32, gid: u32 },
 }
 
+/// Privileges that the node grants to a Pod beyond those of every sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Grants {
+    /// All capabilities, in a user namespace of image builds.
+    pub privileged: bool,
+    /// What a supervisor needs that saves processes, in the user namespace of sandboxes: to trace
+    /// them, which shows those of its container only, and no system call filter, which CRIU could
+    /// neither save nor work under.
+    pub checkpoints: bool,
+}
+
 /// User, groups and capabilities under a root node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RootSwitch {
@@ -56,6 +67,7 @@ pub(crate) struct RootSwitch {
     pub gid: u32,
     pub groups: Vec<u32>,
     pub capabilities: CapabilitySet,
+    pub is_filtered: bool,
 }
 
 /// The security context cannot be satisfied.
@@ -96,12 +108,14 @@ impl RootSwitch {
 }
 
 impl ContainerUser {
-    pub(crate) fn filter(&self) -> FilterKind {
+    /// Filter of its system calls, if there is one.
+    pub(crate) fn filter(&self) -> Option<FilterKind> {
         match self {
             Self::Switched(switch) if switch.capabilities.contains(CapabilitySet::SYS_ADMIN) => {
-                FilterKind::ImageBuild
+                Some(FilterKind::ImageBuild)
             }
-            _ => FilterKind::Sandbox,
+            Self::Switched(switch) if !switch.is_filtered => None,
+            _ => Some(FilterKind::Sandbox),
         }
     }
 
@@ -118,12 +132,12 @@ pub(crate) fn resolve(
     container: &Container,
     image: &ImageDefaults,
     node: NodeUser,
-    allows_privileged: bool,
+    grants: Grants,
 ) -> Result<ContainerUser, ContainerUserError> {
     let own = container.security_context.clone().unwrap_or_default();
     let shared = pod.security_context.clone().unwrap_or_default();
     let is_privileged = own.privileged == Some(true);
-    if is_privileged && !allows_privileged {
+    if is_privileged && !grants.privileged {
         return Err(ContainerUserError::Privileged);
     }
     let requested = number(own.run_as_user.or(shared.run_as_user))?;
@@ -155,8 +169,9 @@ pub(crate) fn resolve(
         groups,
         capabilities: match own.capabilities.as_ref() {
             _ if is_privileged => CapabilitySet::all(),
-            requested => capabilities(requested)?,
+            requested => capabilities(requested, grants)?,
         },
+        is_filtered: !(grants.checkpoints && is_unconfined(&own)),
     }))
 }
 
@@ -165,7 +180,15 @@ fn number(value: Option<i64>) -> Result<Option<u32>, ContainerUserError> {
     value.map(number).transpose()
 }
 
-fn capabilities(requested: Option<&Capabilities>) -> Result<CapabilitySet, ContainerUserError> {
+fn is_unconfined(context: &SecurityContext) -> bool {
+    let seccomp = context.seccomp_profile.as_ref();
+    seccomp.is_some_and(|seccomp| seccomp.type_ == "Unconfined")
+}
+
+fn capabilities(
+    requested: Option<&Capabilities>,
+    grants: Grants,
+) -> Result<CapabilitySet, ContainerUserError> {
     let requested = requested.cloned().unwrap_or_default();
     let mut held = DEFAULT_CAPABILITIES;
     for name in requested.drop.iter().flatten() {
@@ -175,7 +198,7 @@ fn capabilities(requested: Option<&Capabilities>) -> Result<CapabilitySet, Conta
         };
     }
     for name in requested.add.iter().flatten() {
-        held |= grantable(plain_name(name))?;
+        held |= grantable(plain_name(name), grants)?;
     }
     Ok(held)
 }
@@ -185,8 +208,9 @@ fn plain_name(name: &str) -> String {
     name.to_uppercase().trim_start_matches("CAP_").to_owned()
 }
 
-fn grantable(name: String) -> Result<CapabilitySet, ContainerUserError> {
+fn grantable(name: String, grants: Grants) -> Result<CapabilitySet, ContainerUserError> {
     match CapabilitySet::from_name(&name) {
+        Some(CapabilitySet::SYS_PTRACE) if grants.checkpoints => Ok(CapabilitySet::SYS_PTRACE),
         Some(capability) if !FORBIDDEN_CAPABILITIES.contains(capability) => Ok(capability),
         None if name != "ALL" => Err(ContainerUserError::Capability(name)),
         _ => Err(ContainerUserError::Refused(name)),
@@ -216,19 +240,19 @@ mod tests {
         container: &Value,
         node: NodeUser,
     ) -> Result<ContainerUser, ContainerUserError> {
-        resolved_for(pod, container, node, false)
+        resolved_for(pod, container, node, Grants::default())
     }
 
     fn resolved_for(
         pod: &Value,
         container: &Value,
         node: NodeUser,
-        is_image_build: bool,
+        grants: Grants,
     ) -> Result<ContainerUser, ContainerUserError> {
         let pod = read(json!({"containers": [], "securityContext": pod}));
         let container = read(json!({"name": "c", "securityContext": container}));
         let image = ImageDefaults::host();
-        resolve(&pod, &container, &image, node, is_image_build)
+        resolve(&pod, &container, &image, node, grants)
     }
 
     #[test]
@@ -238,6 +262,7 @@ mod tests {
             gid: 0,
             groups: vec![],
             capabilities: CapabilitySet::from_bits_retain(0x2004_05fb),
+            is_filtered: true,
         };
         let known_user = RootSwitch {
             uid: 1000,
@@ -249,6 +274,7 @@ mod tests {
             gid: 6,
             groups: vec![8, 7],
             capabilities: CapabilitySet::KILL,
+            is_filtered: true,
         };
         let pod = json!({"runAsUser": 5, "runAsGroup": 6, "fsGroup": 7, "supplementalGroups": [8]});
         let container = json!({
@@ -285,8 +311,12 @@ mod tests {
 
     #[test]
     fn image_builds_may_have_all_capabilities_of_their_user_namespace() {
-        let filter_and_admin = |container: &Value, is_image_build| {
-            let user = resolved_for(&json!({}), container, ROOT, is_image_build).unwrap();
+        let filter_and_admin = |container: &Value| {
+            let grants = Grants {
+                privileged: true,
+                ..Grants::default()
+            };
+            let user = resolved_for(&json!({}), container, ROOT, grants).unwrap();
             let ContainerUser::Switched(switch) = &user else {
                 panic!("{user:?}");
             };
@@ -294,12 +324,32 @@ mod tests {
             (user.filter(), admin)
         };
         let privileged = json!({"privileged": true});
-        let expected = (FilterKind::ImageBuild, true);
-        assert_eq!(filter_and_admin(&privileged, true), expected);
-        let plain = (FilterKind::Sandbox, false);
-        assert_eq!(filter_and_admin(&json!({}), true), plain);
-        let error = resolved_for(&json!({}), &privileged, ROOT, false);
+        let expected = (Some(FilterKind::ImageBuild), true);
+        assert_eq!(filter_and_admin(&privileged), expected);
+        let plain = (Some(FilterKind::Sandbox), false);
+        assert_eq!(filter_and_admin(&json!({})), plain);
+        let error = resolved(&json!({}), &privileged, ROOT);
         assert_eq!(error, Err(ContainerUserError::Privileged));
+    }
+
+    #[test]
+    fn supervisors_that_save_processes_may_trace_them() {
+        let container = json!({
+            "capabilities": {"add": ["SYS_PTRACE"]}, "seccompProfile": {"type": "Unconfined"},
+        });
+        let refused = ContainerUserError::Refused("SYS_PTRACE".into());
+        assert_eq!(resolved(&json!({}), &container, ROOT), Err(refused));
+        let grants = Grants {
+            checkpoints: true,
+            ..Grants::default()
+        };
+        for (container, filter) in [(container, None), (json!({}), Some(FilterKind::Sandbox))] {
+            let user = resolved_for(&json!({}), &container, ROOT, grants).unwrap();
+            assert_eq!(user.filter(), filter);
+        }
+        let unconfined = json!({"seccompProfile": {"type": "Unconfined"}});
+        let user = resolved(&json!({}), &unconfined, ROOT).unwrap();
+        assert_eq!(user.filter(), Some(FilterKind::Sandbox));
     }
 
     #[test]

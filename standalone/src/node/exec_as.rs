@@ -66,6 +66,10 @@ struct ExecStep {
     /// Descriptor of a user namespace to enter as its root, before bubblewrap.
     #[arg(long)]
     user_namespace: Option<u32>,
+    /// Nothing in that user namespace may create others, whose capabilities would reach far more of
+    /// the kernel: no filter denies it.
+    #[arg(long)]
+    deny_user_namespaces: bool,
     #[arg(long, allow_hyphen_values = true)]
     cwd: Option<PathBuf>,
     #[arg(last = true, required = true)]
@@ -113,6 +117,10 @@ impl ExecStep {
         }
         if let Some(namespace) = self.user_namespace {
             enter_user_namespace(namespace)?;
+            if self.deny_user_namespaces {
+                std::fs::write("/proc/sys/user/max_user_namespaces", "0")
+                    .map_err(privileges("deny user namespaces"))?;
+            }
             // The descriptors are those of bubblewrap.
             return Err(execute(program, arguments));
         }
@@ -277,6 +285,7 @@ mod tests {
             session: false,
             gate: false,
             user_namespace: None,
+            deny_user_namespaces: false,
             cwd: Some("-w".into()),
             argv: vec!["ls".into(), "--uid".into(), "9".into()],
         };

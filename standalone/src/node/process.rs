@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, PipeReader, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::fchown;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Command;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::BWRAP;
 use super::bwrap::BwrapSpec;
 use super::cgroup::ContainerCgroup;
 use super::container_mounts;
+use super::container_user::ContainerUser;
 use super::exec_as::EXEC_AS;
 use super::image::Image;
 use super::kept_root::KeptRoot;
@@ -218,6 +220,15 @@ impl LaunchSpec {
     fn start(mut self, host: &HostNamespace) -> io::Result<StartedProcess> {
         let (gate, inner) = StdUnixStream::pair()?;
         let (output, output_in) = io::pipe()?;
+        // Programs open it by name (`/dev/stdout`), as does CRIU.
+        if let ContainerUser::Switched(switch) = &self.sandbox.user {
+            let outside = |id| self.users.as_ref().map_or(id, |users| users.outside(id));
+            fchown(
+                &output_in,
+                Some(outside(switch.uid)),
+                Some(outside(switch.gid)),
+            )?;
+        }
         let mut mounts = MappedMounts::default();
         let users = self.users.as_deref();
         let namespace = users.map(|users| users.descriptor().try_clone_to_owned());
@@ -226,15 +237,22 @@ impl LaunchSpec {
         if let (Some(users), Some(namespace)) = (users, &namespace) {
             let number = inheritable(namespace)?;
             command = Command::new(&self.sandbox.self_exe);
-            command.args([EXEC_AS, "--user-namespace", &number, "--", BWRAP]);
+            command.args([EXEC_AS, "--user-namespace", &number]);
+            if self.sandbox.user.filter().is_none() {
+                command.arg("--deny-user-namespaces");
+            }
+            command.args(["--", BWRAP]);
             let exe = &mut self.sandbox.self_exe;
             users.map(exe, MountAttributes::READ_ONLY, &mut mounts)?;
         }
         container_mounts::make(&mut self.sandbox, users, self.keeps_root, &mut mounts)?;
         let options = memory_file(&self.sandbox.options())?;
-        let filter = memory_file(&seccomp::program(self.sandbox.user.filter()))?;
+        let filter = self.sandbox.user.filter().map(seccomp::program);
+        let filter = filter.map(|program| memory_file(&program)).transpose()?;
         command.env_clear();
-        command.args(["--seccomp", &inheritable(&filter)?]);
+        if let Some(filter) = &filter {
+            command.args(["--seccomp", &inheritable(filter)?]);
+        }
         command.args(["--args", &inheritable(&options)?, "--"]);
         command.args(self.sandbox.inner("--gate", &self.sandbox.command));
         command.stdin(OwnedFd::from(inner));

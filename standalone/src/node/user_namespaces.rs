@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::container_user::Grants;
 use super::launcher::Launcher;
 use super::paths::Paths;
 use super::user_namespace::{IdRange, UserNamespace, UserNamespaces};
@@ -60,6 +61,14 @@ impl Node {
     pub(crate) fn is_image_build(&self, pod: &Pod) -> bool {
         let builds = self.config.image_builds.as_ref();
         self.users.is_some() && builds.is_some_and(|builds| builds.contain(pod))
+    }
+
+    /// Privileges of the Pod's containers in their user namespace.
+    pub(crate) fn grants(&self, pod: &Pod) -> Grants {
+        Grants {
+            privileged: self.is_image_build(pod),
+            checkpoints: self.users.is_some() && self.config.criu.is_some(),
+        }
     }
 
     /// User namespace of the Pod's containers.

@@ -1,10 +1,13 @@
 //! Pauses that keep changed files: the node keeps the root of sandboxes.
 
 use serde_json::Value;
-use tests::persistence_session::{changed_files_survive_pauses, start_body};
+use tests::binaries::criu_or_skip;
+use tests::persistence_session::{
+    body_with_processes, changed_files_survive_pauses, processes_survive_pauses, start_body,
+};
 use tests::session::Session;
 
-use crate::fixture::{fixture, start};
+use crate::fixture::{fixture, fixture_with, start};
 
 #[tokio::test]
 async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
@@ -20,6 +23,26 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
     let kept = again.run("cat /etc/kept-3").await;
     assert!(kept.contains("round 3"), "{kept}");
     again.change_state("stop").await;
+}
+
+#[tokio::test]
+async fn processes_survive_pauses_on_one_machine() {
+    let Some(criu) = criu_or_skip() else { return };
+    let criu = criu.to_str().unwrap();
+    let flags = [
+        "--url-form",
+        "nested",
+        "--memory-persistence",
+        "--criu",
+        criu,
+    ];
+    let Some(fixture) = fixture_with(&flags) else {
+        return;
+    };
+    let body = body_with_processes("processes", "host");
+    let session = Session::start(fixture.api(), fixture.key(), &body).await;
+    processes_survive_pauses(&session, 3).await;
+    session.change_state("stop").await;
 }
 
 #[tokio::test]
