@@ -12,6 +12,7 @@ use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitySet, capabilities, capability_is_in_bounding_set,
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
 };
 use tokio::process::Command;
 
@@ -67,16 +68,20 @@ pub(crate) fn remove_capabilities(command: &mut std::process::Command, removed: 
 }
 
 fn drop_capabilities(removed: CapabilitySet) -> io::Result<()> {
-    // The bounding set first: that needs SETPCAP, which may be one of them.
-    for capability in removed {
-        // Older kernels do not know each of them.
-        if capability_is_in_bounding_set(capability).unwrap_or(false) {
-            remove_capability_from_bounding_set(capability)?;
-            // Fails only without ambient capabilities.
-            let _ = configure_capability_in_ambient_set(capability, false);
-        }
-    }
     let mut sets = capabilities(None)?;
+    // Older kernels do not know each of them.
+    let is_bound = |capability| capability_is_in_bounding_set(capability).unwrap_or(false);
+    // The bounding set first: that needs SETPCAP, which may be one of them.
+    for capability in removed.iter().filter(|capability| is_bound(*capability)) {
+        if sets.effective.contains(CapabilitySet::SETPCAP) {
+            remove_capability_from_bounding_set(capability)?;
+        } else {
+            // Users other than root could gain it by a program of root's only.
+            set_no_new_privs(true)?;
+        }
+        // Fails only without ambient capabilities.
+        let _ = configure_capability_in_ambient_set(capability, false);
+    }
     sets.effective.remove(removed);
     sets.permitted.remove(removed);
     sets.inheritable.remove(removed);

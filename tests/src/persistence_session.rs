@@ -96,10 +96,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 7070), Handler).serve_forever()
 "#;
 
-/// Body of a `/start` with this image, whose pauses keep the processes, with a Jupyter kernel.
-pub fn body_with_processes(session: &str, image: &str) -> Value {
+/// Body of a `/start` with this image, whose pauses keep the processes, with a Jupyter kernel and the
+/// shell of a user.
+pub fn body_with_processes(session: &str, image: &str, user: &str) -> Value {
     let mut body = start_body(session, image);
-    body["command"] = json!(v0_command("--plugins jupyter", "root"));
+    body["command"] = json!(v0_command("--plugins jupyter", user));
     body["persistence"] = Value::from("Memory");
     body
 }

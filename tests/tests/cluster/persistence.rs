@@ -26,7 +26,7 @@ async fn changed_files_survive_pauses_on_a_node() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn processes_survive_pauses_on_a_node() {
-    let body = body_with_processes("processes", IMAGE);
+    let body = body_with_processes("processes", IMAGE, "root");
     let session = Session::start(&api(), API_KEY, &body).await;
     processes_survive_pauses(&session, 3).await;
     session.change_state("stop").await;

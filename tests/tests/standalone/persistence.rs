@@ -39,10 +39,12 @@ async fn processes_survive_pauses_on_one_machine() {
     let Some(fixture) = fixture_with(&flags) else {
         return;
     };
-    let body = body_with_processes("processes", "host");
-    let session = Session::start(fixture.api(), fixture.key(), &body).await;
-    processes_survive_pauses(&session, 3).await;
-    session.change_state("stop").await;
+    for user in ["root", "openhands"] {
+        let body = body_with_processes(user, "host", user);
+        let session = Session::start(fixture.api(), fixture.key(), &body).await;
+        processes_survive_pauses(&session, 3).await;
+        session.change_state("stop").await;
+    }
 }
 
 #[tokio::test]

@@ -68,6 +68,8 @@ pub enum PersistenceObstacle {
     NoMemory,
     #[error("changed files can only be read by a sandbox that starts as user 0")]
     OtherUser,
+    #[error("processes can only be saved by a sandbox that starts as user 0")]
+    OtherUserOfProcesses,
     #[error(
         "the changed files are in an overlay on the volume, and Pods have no user namespace to \
         mount it in"
@@ -89,9 +91,19 @@ pub fn obstacle(
     let requested = requested_level(&entry.spec, config);
     match pod_persistence(entry, config, features) {
         Err(obstacle) => Some(obstacle),
+        Ok(Some(pod)) if pod.level < requested && config.persistence.memory => {
+            Some(PersistenceObstacle::OtherUserOfProcesses)
+        }
         Ok(Some(pod)) if pod.level < requested => Some(PersistenceObstacle::NoMemory),
         Ok(_) => None,
     }
+}
+
+/// Returns whether the spec names another user than 0.
+fn has_other_user(spec: &SandboxSpec) -> bool {
+    let context = spec.security_context.as_ref();
+    let user = context.and_then(|context| context.run_as_user);
+    user.is_some_and(|user| user != 0)
 }
 
 /// Returns whether the volume of a sandbox has state besides the workspace: a recorded one as it was
@@ -116,7 +128,6 @@ pub fn pod_persistence(
     }
     let root = entry.status.root_mechanism.or(features.root());
     let root = root.ok_or(PersistenceObstacle::Disabled)?;
-    let user = spec.security_context.as_ref().and_then(|c| c.run_as_user);
     let has_namespace = features.user_namespaces != UserNamespaces::Never;
     if spec.workspace.is_none() {
         Err(PersistenceObstacle::NoVolume)
@@ -124,7 +135,7 @@ pub fn pod_persistence(
         Err(PersistenceObstacle::PlainVolume)
     } else if spec.command.is_none() {
         Err(PersistenceObstacle::NoSupervisor)
-    } else if root != RootMechanism::Node && user.is_some_and(|user| user != 0) {
+    } else if root != RootMechanism::Node && has_other_user(spec) {
         Err(PersistenceObstacle::OtherUser)
     } else if root == RootMechanism::Overlay && !has_namespace {
         Err(PersistenceObstacle::NoUserNamespace)
@@ -136,7 +147,8 @@ pub fn pod_persistence(
             RootMechanism::Archive => ARCHIVE,
             RootMechanism::Overlay => OVERLAY,
         };
-        let keeps_memory = level == PersistenceLevel::Memory && config.persistence.memory;
+        let keeps_memory =
+            level == PersistenceLevel::Memory && config.persistence.memory && !has_other_user(spec);
         let of_memory = if keeps_memory { MEMORY } else { &[] };
         let needed: BTreeSet<_> = of_root.iter().chain(of_memory).collect();
         Ok(Some(PodPersistence {
