@@ -7,6 +7,7 @@ mod image_builds;
 mod limits;
 pub(crate) mod network;
 mod program;
+mod saved_processes;
 mod setting;
 
 use std::collections::BTreeSet;

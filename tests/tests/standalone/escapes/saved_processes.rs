@@ -1,0 +1,64 @@
+//! The same attempts in a sandbox whose processes are kept. No filter holds its system calls, so more of
+//! the kernel is in reach; its namespaces and its lack of capabilities hold all the same.
+
+use std::fs;
+
+use serde_json::json;
+use tests::binaries::criu_or_skip;
+use tests::clients::POLL;
+
+use super::attempts::{EVERYWHERE, ON_SOME_MACHINES};
+use super::disks;
+use super::program::{END, names, program};
+use super::setting::{Running, setting};
+
+/// Attempts that nothing but the filter denies. They lead nowhere outside of the sandbox by themselves.
+const ALLOWED: &[&str] = &[];
+
+#[test]
+fn sandbox_with_saved_processes_reaches_nothing_outside() {
+    let Some(criu) = criu_or_skip() else { return };
+    let flags = ["--memory-persistence", "--criu", criu.to_str().unwrap()];
+    let Some(setting) = setting(&flags) else {
+        return;
+    };
+    let (mut victim, secret) = (Running::idle(), setting.secret());
+    let script = "perl -e \"$0\" /tmp/escape $1 /proc/sys $2 $3 1; \
+        cat /proc/1/environ; ls /proc/1/fd /proc/1/root; kill -9 1; \
+        echo and the supervisor lives; exec sleep infinity";
+    let (id, disks) = (victim.0.id().to_string(), disks());
+    let sandbox = json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "metadata": {"name": "kept"},
+        "spec": {
+            "image": "host", "command": ["sh", "-c", script, program(), secret, id, disks],
+            "workspace": {"size": "1Gi"}, "persistence": "Memory",
+        },
+    });
+    let fixture = &setting.fixture;
+    let path = fixture.state.path().join("kept.json");
+    fs::write(&path, sandbox.to_string()).unwrap();
+    fixture.kubectl(&format!("apply -f {}", path.display()));
+    fixture.kubectl("wait --for=condition=Ready sbx/kept --timeout=60s");
+    let log = loop {
+        let log = fixture.kubectl("logs kept");
+        if log.contains("and the supervisor lives") {
+            break log;
+        }
+        std::thread::sleep(POLL);
+    };
+    assert!(log.contains(&format!("{END}\n")), "{log}");
+    for denied in ["/proc/1/environ", "/proc/1/fd", "/proc/1/root"] {
+        let is_denied = log
+            .lines()
+            .any(|line| line.contains(denied) && line.contains("denied"));
+        assert!(is_denied, "{denied}: {log}");
+    }
+    let attempts = [names(EVERYWHERE), names(ON_SOME_MACHINES)].concat();
+    let mut worked: Vec<_> = log.lines().filter(|line| attempts.contains(line)).collect();
+    worked.retain(|name| !ALLOWED.contains(name));
+    assert_eq!(worked, Vec::<&str>::new());
+    assert!(victim.is_alive());
+    // Nothing that was tried keeps the processes from being saved.
+    fixture.kubectl("patch sbx kept --type merge -p {\"spec\":{\"state\":\"Paused\"}}");
+    fixture.kubectl("wait --for=jsonpath={.status.persisted.level}=Memory sbx/kept --timeout=60s");
+}
