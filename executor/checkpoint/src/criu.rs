@@ -7,6 +7,7 @@ mod protobuf;
 mod scratch;
 mod session;
 
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -189,9 +190,23 @@ fn conclude(
         Ok(outcome) if outcome.success => return Ok((outcome, terminals)),
         Ok(outcome) => log::reason_of(&format!("{}\n{log}", outcome.error)),
         Err(FailureReason::Criu) => log::reason_of(&log),
+        // A CRIU that ends by itself closes its sockets, and its log tells more.
+        Err(FailureReason::Io(error)) if is_disconnect(&error) => match log::reason_of(&log) {
+            FailureReason::Criu => error.into(),
+            told => told,
+        },
         Err(reason) => reason,
     };
     Err(CheckpointError { reason, log })
+}
+
+fn is_disconnect(error: &io::Error) -> bool {
+    [
+        ErrorKind::BrokenPipe,
+        ErrorKind::ConnectionReset,
+        ErrorKind::UnexpectedEof,
+    ]
+    .contains(&error.kind())
 }
 
 fn missing_descriptor(manifest: &Manifest, given: &[(String, OwnedFd)]) -> Option<String> {

@@ -24,7 +24,8 @@ exit $?
 pub(crate) enum Privileges {
     /// A user namespace, with the default capabilities of containers and two more.
     UserNamespace,
-    /// The machine's user namespace, with the fewest capabilities for a tree of several users.
+    /// The machine's user namespace, with the fewest capabilities for a tree of several users and
+    /// for files without a path.
     HostUsers,
 }
 
@@ -37,7 +38,8 @@ impl Privileges {
                  +setuid,+setpcap,+net_bind_service,+sys_chroot"
             }
             Self::HostUsers => {
-                "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,+kill"
+                "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,+kill,+chown,\
+                 +fowner"
             }
         }
     }

@@ -9,19 +9,34 @@ use std::time::Duration;
 
 use checkpoint::{ArchiveKey, DumpOptions, Limits, Manifest, RestoreOptions};
 
-/// Answers to a file `ask` with the number of answers so far and a checksum of its memory.
+/// Answers to a file `ask` with the number of answers so far and a checksum of its memory, of which
+/// some is mapped from files that have neither a path nor a descriptor, beyond their end.
 const SCRIPT: &str = r"
-import hashlib, os, sys, threading, time
+import ctypes, hashlib, mmap, os, sys, threading, time
 folder, size = sys.argv[1], int(sys.argv[2])
 memory = os.urandom(size)
+map_file = ctypes.CDLL(None).mmap
+map_file.restype = ctypes.c_void_p
+map_file.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+def map_lost_file(flags):
+    with open(folder + '/lost', 'w+b') as file:
+        file.write(os.urandom(5000))
+        file.flush()
+        place = map_file(None, 1 << 16, mmap.PROT_READ, flags, file.fileno(), 0)
+    os.remove(folder + '/lost')
+    return place
+lost = [map_lost_file(mmap.MAP_PRIVATE), map_lost_file(mmap.MAP_SHARED)]
 threading.Thread(target=time.sleep, args=(10**6,), daemon=True).start()
 answers = 0
 while True:
     if os.path.exists(folder + '/ask'):
         os.remove(folder + '/ask')
         answers += 1
+        checksum = hashlib.sha256(memory)
+        for place in lost:
+            checksum.update(ctypes.string_at(place, 5000))
         with open(folder + '/partial', 'w') as answer:
-            answer.write(f'{answers} {hashlib.sha256(memory).hexdigest()}')
+            answer.write(f'{answers} {checksum.hexdigest()}')
         os.rename(folder + '/partial', folder + '/answer')
         print('answer', answers, flush=True)
     time.sleep(0.005)

@@ -17,13 +17,13 @@ use tempfile::TempDir;
 use crate::client::{BINARY, TestProcess, is_root, pass_on, set_mode, wait_until};
 use crate::supervise::{ready, start, supervise_command};
 
-/// Process 1, with the executor `$1` at its usual path and terminals of its own. Closes what the caller of the tests left
+/// Process 1, with the executor `$1` at its usual path and terminals and `/dev/shm` of its own. Closes what the caller of the tests left
 /// open: it lies on mounts of other namespaces.
 const INIT: &str = r#"
 mount -t tmpfs none /opt && mkdir -p /opt/sandbox/bin && touch /opt/sandbox/bin/sandbox-executor &&
 mount --bind "$1" /opt/sandbox/bin/sandbox-executor &&
 mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts &&
-mount --bind /dev/pts/ptmx /dev/ptmx || exit
+mount --bind /dev/pts/ptmx /dev/ptmx && mount -t tmpfs none /dev/shm || exit
 shift
 for path in /proc/self/fd/*; do
 	number=${path##*/}

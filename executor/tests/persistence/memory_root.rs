@@ -19,21 +19,23 @@ for path in /proc/self/fd/*; do
     number=${path##*/}
     [ "$number" -le 2 ] || eval "exec $number>&-"
 done
-mount --make-rprivate / && mount --bind "$root" "$root" && mount --rbind /dev "$root/dev" &&
+mount --make-rprivate / && mount -t tmpfs none /dev/shm &&
+mount --bind "$root" "$root" && mount --rbind /dev "$root/dev" &&
 mount -t proc proc "$root/proc" && mount --bind "$store" "$root/run/sandbox-store" &&
 cd "$root" && pivot_root . old && cd / && /bin/busybox umount -l /old || exit
 exec "$@""#;
 
-/// Changes files, keeps one open, and waits for the file `/ask`, which no pause keeps.
+/// Changes files, keeps two open, and waits for the file `/ask`, which no pause keeps.
 const COMMAND: &str = "number=$(cat /proc/sys/kernel/random/uuid); count=0
     echo changed > /etc/of-image; rm /etc/removed; exec 5> /etc/open; echo one >&5
+    mkdir /dev/shm/below; exec 6> /dev/shm/below/open; echo shared >&6; echo closed > /dev/shm/closed
     (sleep 1000 & echo $! > /etc/daemon)
     echo up $number
     while :; do
         if [ -e /tmp/ask ]; then
             rm /tmp/ask; count=$((count + 1)); echo $count >&5
             kill -0 $(cat /etc/daemon) && grep CapBnd /proc/self/status &&
-                echo $number $(cat /etc/of-image /etc/open)
+                echo $number $(cat /etc/of-image /etc/open /dev/shm/below/open /dev/shm/closed)
         fi
         sleep 0.01
     done";
@@ -93,7 +95,8 @@ fn processes_go_on_with_their_files_in_a_fresh_root() {
         let mut container = run(&volumes, &image, mechanism);
         let line = container.line();
         let number = line.strip_prefix("up ").unwrap();
-        assert_eq!(ask(&mut container), format!("{number} changed one 1"));
+        let answer = ask(&mut container);
+        assert_eq!(answer, format!("{number} changed one 1 shared closed"));
         let kept = kept(&save(&container));
         assert_eq!(kept["level"], "Memory", "{mechanism:?} {kept}");
         container.end();
@@ -102,7 +105,7 @@ fn processes_go_on_with_their_files_in_a_fresh_root() {
             let mut container = run(&volumes, &image, mechanism);
             let restored = container.restored();
             assert_eq!(restored["level"], "Memory", "{mechanism:?} {restored}");
-            let expected = format!("{number} changed one {count}");
+            let expected = format!("{number} changed one {count} shared closed");
             assert_eq!(ask(&mut container), expected, "{mechanism:?}");
             assert!(!image.path().join("etc/open").exists() || mechanism == Archive);
             let kept = super::kept(&save(&container));

@@ -59,6 +59,7 @@ const REASONS: &[KnownMessage] = &[
         FailureReason::UnsupportedObject
     }),
     (&["can't dump file"], || FailureReason::UnsupportedObject),
+    (&["sysvipc"], || FailureReason::UnsupportedObject),
     (&["unknown shit"], || FailureReason::UnsupportedObject),
     (&["can't open file", "no such file"], || {
         FailureReason::MissingFile

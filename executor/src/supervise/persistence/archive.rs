@@ -57,7 +57,7 @@ impl ArchiveRoot {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(root, flags, Mode::empty());
         let mounts = mounts::read().map_err(StateError::io("read the mounts"))?;
-        let mut excluded = mounts::points(&mounts);
+        let mut excluded = mounts::points_below(&mounts, root);
         let private = private
             .iter()
             .filter_map(|path| path.strip_prefix(root).ok());
@@ -68,6 +68,15 @@ impl ArchiveRoot {
         };
         let list = FileList::create(&store, &tree)?;
         Ok(Self { store, tree, list })
+    }
+
+    /// Removes all archives.
+    pub(super) fn discard(&self) -> Result<(), StateError> {
+        for name in [ARCHIVE, TEMPORARY, PREVIOUS, REFUSED] {
+            let removed = self.store.remove(name);
+            removed.map_err(StateError::io("remove an archive"))?;
+        }
+        Ok(())
     }
 
     /// Returns whether there is an archive.

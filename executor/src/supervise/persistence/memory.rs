@@ -2,6 +2,7 @@
 //! next start uses it or discards it, so that no state ever runs twice.
 
 mod meta;
+mod shared_files;
 
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -20,6 +21,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::Pid;
 
 use self::meta::MemoryMeta;
+use self::shared_files::SharedFiles;
 use super::error::StateError;
 use super::store::{Store, read_file};
 
@@ -42,6 +44,7 @@ const MAX_RESERVED_PID: u32 = 20_000;
 #[derive(Debug)]
 pub(super) struct MemoryStore {
     folder: Store,
+    shared_files: Option<SharedFiles>,
     criu: Criu,
     limits: SaveLimits,
 }
@@ -79,8 +82,10 @@ impl MemoryStore {
             return Err(StateError::NoCriu);
         }
         let folder = Store::open(store).and_then(|store| store.folder(FOLDER));
+        let folder = folder.map_err(failed("open the store"))?;
         Ok(Self {
-            folder: folder.map_err(failed("open the store"))?,
+            shared_files: SharedFiles::prepare(&folder)?,
+            folder,
             criu: Criu { program, scratch },
             limits,
         })
@@ -98,6 +103,9 @@ impl MemoryStore {
             let removed = self.folder.remove(name);
             removed.map_err(failed("remove earlier processes"))?;
         }
+        if let Some(files) = &self.shared_files {
+            files.discard()?;
+        }
         self.folder.sync().map_err(failed("sync the store"))
     }
 
@@ -113,10 +121,10 @@ impl MemoryStore {
         let meta = current(access, init, &secret)?;
         let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
         let key = ArchiveKey::new(secret);
-        let report = match self.dump_once(root, &key, &meta, false) {
+        let report = match self.dump_once(root, access, &key, &meta, false) {
             // The search costs a second: only those that need it.
             Err(error) if matches!(error.reason, FailureReason::WatchedFiles) => {
-                self.dump_once(root, &key, &meta, true)
+                self.dump_once(root, access, &key, &meta, true)
             }
             report => report,
         };
@@ -131,6 +139,7 @@ impl MemoryStore {
     fn dump_once(
         &self,
         root: Pid,
+        access: &StateAccess,
         key: &ArchiveKey,
         context: &[u8],
         find_watched_files: bool,
@@ -142,7 +151,13 @@ impl MemoryStore {
             leave_running: false,
             find_watched_files,
             sync: true,
-            approve: &mut |_| Ok(()),
+            // Nothing changes them now.
+            approve: &mut |_| match &self.shared_files {
+                Some(files) => files
+                    .save(access, self.limits)
+                    .map_err(|error| error.to_string()),
+                None => Ok(()),
+            },
         };
         self.criu.dump(root.as_raw_pid(), &self.archive(), options)
     }
@@ -186,6 +201,10 @@ impl MemoryStore {
         }
         let (archive, key) = (self.archive(), ArchiveKey::new(secret));
         let manifest = read_manifest(&archive, &key, &context)?;
+        if let Some(files) = &self.shared_files {
+            let restored = files.restore(&self.folder, access, self.limits);
+            restored.map_err(MemoryError::Obstacle)?;
+        }
         let options = RestoreOptions {
             key: &key,
             context: &context,

@@ -1,8 +1,11 @@
 //! Mounts of the container (`/proc/self/mountinfo`).
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
@@ -21,9 +24,14 @@ pub(super) fn read() -> io::Result<Vec<Mount>> {
         .collect())
 }
 
-/// Mount points, without the slash in front, except for that of the root.
-pub(super) fn points(mounts: &[Mount]) -> BTreeSet<Vec<u8>> {
-    let points = mounts.iter().map(|mount| relative(&mount.point).to_vec());
+/// Mount points below a directory, without its path in front.
+pub(super) fn points_below(mounts: &[Mount], directory: &Path) -> BTreeSet<Vec<u8>> {
+    let below = |mount: &Mount| {
+        let point = Path::new(OsStr::from_bytes(&mount.point));
+        let rest = point.strip_prefix(directory).ok()?;
+        Some(rest.as_os_str().as_bytes().to_vec())
+    };
+    let points = mounts.iter().filter_map(below);
     points.filter(|point| !point.is_empty()).collect()
 }
 
@@ -88,7 +96,9 @@ mod tests {
         assert_eq!(mounts.len(), 4);
         let points: Vec<_> = topmost(&mounts).map(|mount| &mount.point[..]).collect();
         assert_eq!(points, [&b"/proc"[..], b"/with blank"]);
-        assert!(super::points(&mounts).contains(&b"proc/kcore"[..]));
+        assert!(points_below(&mounts, Path::new("/")).contains(&b"proc/kcore"[..]));
+        let below = points_below(&mounts, Path::new("/proc"));
+        assert_eq!(below, [b"kcore".to_vec()].into());
         assert!(is_at_or_below(b"/proc/kcore", b"/proc"));
         assert!(!is_at_or_below(b"/process", b"/proc"));
         assert_eq!(unescape(b"a\\134\\011b\\9"), b"a\\\tb\\9");

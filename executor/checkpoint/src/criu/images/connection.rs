@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
@@ -15,7 +16,8 @@ use crate::error::FailureReason;
 
 /// Longest message that CRIU may send; names have at most 40 characters.
 const MAX_MESSAGE_BYTES: u32 = 4096;
-/// Time for one message, which CRIU writes without waiting.
+/// Time for one message, which CRIU writes without waiting. With it, calls that a signal interrupts
+/// do not go on by themselves.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -75,12 +77,15 @@ impl Connection {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0; 1];
-        recvmsg(
-            self.stream()?,
-            &mut [IoSliceMut::new(&mut byte)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )?;
+        let stream = self.stream()?;
+        retry_on_intr(|| {
+            recvmsg(
+                &*stream,
+                &mut [IoSliceMut::new(&mut byte)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            )
+        })?;
         let pipe = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
@@ -99,7 +104,7 @@ impl Connection {
 /// Reads exactly one message, so that no byte of the one that carries the pipe is taken.
 fn read_name(stream: &mut UnixStream) -> Result<Option<String>, FailureReason> {
     let mut length = [0; 4];
-    if stream.read(&mut length[..1])? == 0 {
+    if retry_on_intr(|| rustix::io::read(&*stream, &mut length[..1]))? == 0 {
         return Ok(None);
     }
     stream.read_exact(&mut length[1..])?;

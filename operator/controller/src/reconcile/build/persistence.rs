@@ -38,10 +38,13 @@ pub(crate) const OVERLAY: &[&str] = &[
     "SYS_CHROOT",
 ];
 
-/// Capabilities of a supervisor that saves and restores processes of all users.
+/// Capabilities of a supervisor that saves and restores processes of all users, with files that have
+/// no path.
 const MEMORY: &[&str] = &[
     "CHECKPOINT_RESTORE",
+    "CHOWN",
     "DAC_OVERRIDE",
+    "FOWNER",
     "KILL",
     "SETGID",
     "SETPCAP",
