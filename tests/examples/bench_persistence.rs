@@ -23,7 +23,7 @@ const HOLDER: &str = "import os, sys, time\n\
     open('/workspace/filled', 'w').close()\n\
     while True: time.sleep(0.1)\n";
 
-/// What one sandbox holds.
+/// Content of one sandbox.
 struct Load {
     level: &'static str,
     /// MiB of a process.

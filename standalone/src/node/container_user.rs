@@ -54,7 +54,7 @@ pub(crate) enum ContainerUser {
 pub(crate) struct Grants {
     /// All capabilities, in a user namespace of image builds.
     pub privileged: bool,
-    /// What a supervisor needs that saves processes, in the user namespace of sandboxes: to trace
+    /// For supervisors that save processes, in the user namespace of sandboxes: the right to trace
     /// them, which shows those of its container only, and no system call filter, which CRIU could
     /// neither save nor work under.
     pub checkpoints: bool,

@@ -42,7 +42,7 @@ async fn processes_survive_pauses_on_one_machine() {
     for user in ["root", "openhands"] {
         let body = body_with_processes(user, "host", user);
         let session = Session::start(fixture.api(), fixture.key(), &body).await;
-        processes_survive_pauses(&session, 3).await;
+        processes_survive_pauses(&session, 3, "/workspace").await;
         session.change_state("stop").await;
     }
 }
