@@ -1,13 +1,16 @@
 //! Pauses that keep changed files: the node keeps the root of sandboxes.
 
 use serde_json::Value;
-use tests::binaries::criu_or_skip;
+use tests::binaries::{criu_or_skip, is_root_or_skips};
 use tests::persistence_session::{
     body_with_processes, changed_files_survive_pauses, processes_survive_pauses, start_body,
 };
+use tests::plugin_session::IMAGE;
 use tests::session::Session;
+use tests::standalone::Standalone;
 
-use crate::fixture::{fixture, fixture_with, start};
+use crate::fixture::{fixture, start};
+use crate::plugins::image;
 
 #[tokio::test]
 async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
@@ -27,21 +30,20 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
 
 #[tokio::test]
 async fn processes_survive_pauses_on_one_machine() {
+    if !is_root_or_skips() {
+        return;
+    }
     let Some(criu) = criu_or_skip() else { return };
-    let criu = criu.to_str().unwrap();
-    let flags = [
-        "--url-form",
-        "nested",
-        "--memory-persistence",
-        "--criu",
-        criu,
-    ];
-    let Some(fixture) = fixture_with(&flags) else {
+    let state = tempfile::tempdir().unwrap();
+    let Some(image) = image(state.path()) else {
         return;
     };
+    let criu = criu.to_str().unwrap();
+    let flags = ["--memory-persistence", "--criu", criu, &image];
+    let standalone = Standalone::start(state.path(), &flags);
     for user in ["root", "openhands"] {
-        let body = body_with_processes(user, "host", user);
-        let session = Session::start(fixture.api(), fixture.key(), &body).await;
+        let body = body_with_processes(user, IMAGE, user);
+        let session = Session::start(standalone.api(), standalone.key(), &body).await;
         processes_survive_pauses(&session, 3, "/workspace").await;
         session.change_state("stop").await;
     }

@@ -10,7 +10,7 @@ use tests::plugin_session::{IMAGE, PluginSession};
 use tests::standalone::Standalone;
 
 /// Unpacks the image; the flag of standalone that names it. Absent where it cannot be built.
-fn image(state: &Path) -> Option<String> {
+pub(crate) fn image(state: &Path) -> Option<String> {
     let archive = sandbox_archive("a session with every plugin")?;
     let directory = state.join("image");
     std::fs::create_dir_all(&directory).unwrap();
