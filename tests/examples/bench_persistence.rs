@@ -2,7 +2,7 @@
 //! `/pause` until the sandbox is paused with its state on disk, and from `/resume` to the answer of the
 //! first command. The reference, in the same run, is a pause that keeps the workspace only.
 
-#![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a benchmark may fail")]
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,14 +79,14 @@ async fn measure(api: &str, key: &str, image: &str) {
         let (pause_0, resume_0) = *reference.get_or_insert((pause, resume));
         println!(
             "{name:18} pause {:5.0} ({:5.0}) {:4.1}x   resume to first command {:5.0} ({:5.0}) {:4.1}x   \
-             {:6.1} MiB beside the workspace",
+             {:4} MiB beside the workspace",
             milliseconds(pause),
             milliseconds(pauses[ROUNDS - 1]),
             pause.as_secs_f64() / pause_0.as_secs_f64(),
             milliseconds(resume),
             milliseconds(resumes[ROUNDS - 1]),
             resume.as_secs_f64() / resume_0.as_secs_f64(),
-            size as f64 / MIB as f64,
+            size / MIB,
         );
         session.change_state("stop").await;
     }
