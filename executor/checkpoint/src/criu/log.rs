@@ -67,6 +67,7 @@ const REASONS: &[KnownMessage] = &[
     (&["can't open", "no such file"], || {
         FailureReason::MissingFile
     }),
+    (&["can't create link remap"], || FailureReason::MissingFile),
     (&["operation not permitted"], || FailureReason::NotPermitted),
     (&["permission denied"], || FailureReason::NotPermitted),
     (&["unseizable"], || FailureReason::NotPermitted),
