@@ -15,7 +15,8 @@ fn next_action_works_and_says_so_when_browser_was_killed_or_stopped() {
         ("--user-data-dir", Signal::KILL, true),
         ("--type=renderer", Signal::KILL, true),
         ("--user-data-dir", Signal::STOP, true),
-        // Chromium starts a service of its own again; drawing is done in its main process.
+        // Chromium starts its network service again; only a visit that had begun before it noticed the
+        // end fails, and says so. Drawing is done in its main process.
         ("--type=utility", Signal::KILL, false),
     ] {
         let pids = processes(&server, option);
@@ -31,7 +32,7 @@ fn next_action_works_and_says_so_when_browser_was_killed_or_stopped() {
             format!("{base}/"),
             "{case}: {answer}"
         );
-        assert_eq!(!error(&answer).is_empty(), is_told, "{case}");
+        assert!(!is_told || !error(&answer).is_empty(), "{case}");
         assert_eq!(error(&run(&server, &visit)), "", "{case}");
     }
     assert!(processes(&server, "--type=gpu-process").is_empty());
