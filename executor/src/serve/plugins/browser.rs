@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+pub(in crate::serve) use self::action::{Browse, BrowseKind, BrowseOutcome};
 use self::control::Control;
 pub(in crate::serve) use self::control::ControlGuard;
 use self::downloads::DownloadFolder;
@@ -27,6 +28,7 @@ pub(in crate::serve) use self::settings::BrowserSettings;
 use super::Health;
 use crate::serve::shell::LaunchContext;
 
+mod action;
 mod certificates;
 mod control;
 mod downloads;
@@ -49,36 +51,6 @@ const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 const STEP_END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Part of the step's time in which its end is answered.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-
-/// One action.
-#[derive(Debug, PartialEq)]
-pub(in crate::serve) struct Browse {
-    pub(in crate::serve) kind: BrowseKind,
-    /// True if the observation contains the accessibility tree as an object.
-    pub(in crate::serve) return_axtree: bool,
-}
-
-#[derive(Debug, PartialEq)]
-pub(in crate::serve) enum BrowseKind {
-    /// Visit a URL.
-    Url(String),
-    /// Run a program of calls.
-    Program(String),
-}
-
-#[derive(Debug)]
-pub(in crate::serve) enum BrowseOutcome {
-    Page(Box<Page>),
-    /// The step failed as a whole; the text of the exception.
-    Failed(String),
-    /// A file was downloaded to this path.
-    Download {
-        program: String,
-        path: String,
-    },
-    /// There is no browser.
-    Unsupported,
-}
 
 #[derive(Debug)]
 pub(in crate::serve) struct Browser {
