@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-persistence bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ bench-checkpoint: ## Dump and restore of a process with 30 and 256 MiB, into an 
 	hack/install criu
 	cargo build --release --locked -p checkpoint --example bench_checkpoint
 	$(RELEASE)/examples/bench_checkpoint $$(hack/criu/install)
+
+bench-persistence: ## Pauses and resumes in standalone by level: files, and processes with 30 MiB to 1 GiB
+	hack/install base criu
+	cargo build --release --locked -p executor -p standalone -p tests --bins --example bench_persistence
+	RUST_LOG=warn $(RELEASE)/examples/bench_persistence $(RELEASE) $$(hack/criu/install)
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins

@@ -1,0 +1,153 @@
+//! Pauses and resumes by level (`make bench-persistence`), as a client of the runtime API sees them: from
+//! `/pause` until the sandbox is paused with its state on disk, and from `/resume` to the answer of the
+//! first command. The reference, in the same run, is a pause that keeps the workspace only.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a benchmark may fail")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::persistence_session::start_body;
+use tests::session::Session;
+use tests::standalone::Standalone;
+use tokio::time::{Instant, sleep};
+
+const ROUNDS: usize = 7;
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Times of starts and saves in the status are those of whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
+const MIB: u64 = 1 << 20;
+
+/// Memory of a process that cannot be compressed, and says that it is filled.
+const HOLDER: &str = "import os, sys, time\n\
+    data = [os.urandom(1 << 20) for _ in range(int(sys.argv[1]))]\n\
+    open('/workspace/filled', 'w').close()\n\
+    while True: time.sleep(0.1)\n";
+
+/// Content of one sandbox.
+struct Load {
+    level: &'static str,
+    /// MiB of a process.
+    memory: u64,
+    /// MiB of a file outside of the workspace, which each round writes anew.
+    file: u64,
+}
+
+const fn load(level: &'static str, memory: u64, file: u64) -> Load {
+    Load {
+        level,
+        memory,
+        file,
+    }
+}
+
+const LOADS: [Load; 6] = [
+    load("Workspace", 0, 0),
+    load("Root", 0, 0),
+    load("Root", 0, 128),
+    load("Memory", 30, 0),
+    load("Memory", 256, 0),
+    load("Memory", 1024, 0),
+];
+
+#[tokio::main]
+async fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &args[..] {
+        [binaries, criu] => {
+            let state = tempfile::tempdir().unwrap();
+            let program = PathBuf::from(binaries).join("sandbox-standalone");
+            let flags = ["--memory-persistence", "--criu", criu];
+            let standalone = Standalone::start_binary(&program, state.path(), &flags);
+            measure(standalone.api(), standalone.key(), "host").await;
+        }
+        [api, key, image] => measure(api, key, image).await,
+        _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE"),
+    }
+}
+
+async fn measure(api: &str, key: &str, image: &str) {
+    println!("p50 (max) of {ROUNDS}, ms; ratio to the first line");
+    let mut reference = None;
+    for load in LOADS {
+        let name = format!("{}-{}-{}", load.level, load.memory, load.file);
+        let mut body = start_body(&name, image);
+        body["persistence"] = Value::from(load.level);
+        body["resource_factor"] = Value::from(4);
+        let session = Session::start(api, key, &body).await;
+        let (pauses, resumes, size) = load.rounds(&session).await;
+        let [pause, resume] = [&pauses, &resumes].map(|times| times[ROUNDS / 2]);
+        let (pause_0, resume_0) = *reference.get_or_insert((pause, resume));
+        println!(
+            "{name:18} pause {:5.0} ({:5.0}) {:4.1}x   resume to first command {:5.0} ({:5.0}) {:4.1}x   \
+             {:4} MiB beside the workspace",
+            milliseconds(pause),
+            milliseconds(pauses[ROUNDS - 1]),
+            pause.as_secs_f64() / pause_0.as_secs_f64(),
+            milliseconds(resume),
+            milliseconds(resumes[ROUNDS - 1]),
+            resume.as_secs_f64() / resume_0.as_secs_f64(),
+            size / MIB,
+        );
+        session.change_state("stop").await;
+    }
+}
+
+impl Load {
+    /// Sorted times of pauses and of resumes, and the bytes that the last pause kept.
+    async fn rounds(&self, session: &Session) -> (Vec<Duration>, Vec<Duration>, u64) {
+        if self.memory > 0 {
+            let script = json!({"path": "/workspace/holder.py", "content": HOLDER});
+            session.act("write", script).await.success();
+            let start = format!(
+                "python3 /workspace/holder.py {} >/dev/null 2>&1 & \
+                 until [ -e /workspace/filled ]; do sleep 0.1; done",
+                self.memory
+            );
+            session.run(&start).await;
+        }
+        let (mut pauses, mut resumes, mut size) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..ROUNDS {
+            if self.file > 0 {
+                let write = format!(
+                    "head -c {} /dev/urandom >/opt/file && sync",
+                    self.file * MIB
+                );
+                session.run(&write).await;
+            }
+            let before = session.info().await["persisted"]["at"].clone();
+            sleep(SECOND).await;
+            let begin = Instant::now();
+            session.change_state("pause").await;
+            let info = until(session, |info| info["persisted"]["at"] != before).await;
+            pauses.push(begin.elapsed());
+            assert_eq!(info["persisted"]["level"], self.level, "{info}");
+            size = info["persisted"]["size"].as_u64().unwrap_or(0);
+            sleep(SECOND).await;
+            let begin = Instant::now();
+            session.change_state("resume").await;
+            let info = until(session, |info| info["pod_status"] == "Ready").await;
+            assert_eq!(session.run("echo on").await, "on");
+            resumes.push(begin.elapsed());
+            assert_eq!(info["restored"]["level"], self.level, "{info}");
+        }
+        pauses.sort();
+        resumes.sort();
+        (pauses, resumes, size)
+    }
+}
+
+async fn until(session: &Session, is_reached: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let info = session.info().await;
+        if is_reached(&info) {
+            return info;
+        }
+        sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
