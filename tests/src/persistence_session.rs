@@ -118,6 +118,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 7070), Handler).serve_forever()
 "#;
 
+/// A server with random data, whose digest it answers with the number of its answers.
+const NODE_SERVER: &str = "
+const { createHash, randomBytes } = require('crypto');
+const data = randomBytes(20 << 20);
+let answers = 0;
+require('http').createServer((_, answer) => {
+  const digest = createHash('sha256').update(data).digest('hex');
+  answer.end(`${digest} ${++answers}`);
+}).listen(7071, '127.0.0.1');
+";
+
 /// Body of a `/start` with this image, whose pauses keep the processes, with a Jupyter kernel and the
 /// shell of a user.
 pub fn body_with_processes(session: &str, image: &str, user: &str) -> Value {
@@ -127,9 +138,24 @@ pub fn body_with_processes(session: &str, image: &str, user: &str) -> Value {
     body
 }
 
-/// Starts processes, pauses and resumes, as often as asked: they go on, with their memory. A database
-/// that they have open is in `directory`, whose files keep their inode numbers.
-pub async fn processes_survive_pauses(session: &Session, rounds: u32, directory: &str) {
+/// Processes that go on after pauses.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload {
+    pub rounds: u32,
+    /// Directory of a database that is held open. Its files keep their inode numbers.
+    pub directory: &'static str,
+    /// MiB of an array of the Jupyter kernel; 0: the sandbox has no kernel.
+    pub kernel_mib: u32,
+}
+
+/// Starts processes, pauses and resumes, as often as asked: they go on, with their memory. Node.js is
+/// among them where the sandbox has it.
+pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
+    let Workload {
+        rounds,
+        directory,
+        kernel_mib,
+    } = workload;
     let script = json!({"path": "/workspace/server.py", "content": SERVER});
     session.act("write", script).await.success();
     session
@@ -140,8 +166,29 @@ pub async fn processes_survive_pauses(session: &Session, rounds: u32, directory:
             "python3 /workspace/server.py {directory}/answers.db >/workspace/server.log 2>&1 &"
         ))
         .await;
-    let cell = json!({"code": "import os; data = bytearray(os.urandom(1 << 20)) * 32; n = 0"});
-    session.act("run_ipython", cell).await.success();
+    let has_node = session.run("command -v node").await.contains("node");
+    if has_node {
+        let script = json!({"path": "/workspace/server.js", "content": NODE_SERVER});
+        session.act("write", script).await.success();
+        session
+            .run("node /workspace/server.js >/workspace/node.log 2>&1 &")
+            .await;
+    }
+    let cell = format!("import os; data = bytearray(os.urandom(1 << 20)) * {kernel_mib}; n = 0");
+    let cell = json!({"code": cell});
+    let has_kernel = kernel_mib > 0;
+    if has_kernel {
+        session.act("run_ipython", cell).await.success();
+    }
+    let node = async || {
+        let ask = "curl -s --retry 50 --retry-delay 1 --retry-connrefused 127.0.0.1:7071";
+        session.run(ask).await
+    };
+    let node_digest = if has_node {
+        node().await
+    } else {
+        String::new()
+    };
     let ask = "echo \"$(greet) $PWD $(jobs | wc -l)\"; curl -s 127.0.0.1:7070";
     let wait = "curl -s --retry 50 --retry-delay 1 --retry-connrefused 127.0.0.1:7070 || cat /workspace/server.log";
     let first = session.run(wait).await;
@@ -153,8 +200,11 @@ pub async fn processes_survive_pauses(session: &Session, rounds: u32, directory:
         let content = text(&answer.success(), "content");
         content.lines().next().unwrap_or_default().to_owned()
     };
-    let hash = digest().await;
-    let hash = hash.strip_suffix(" 1").expect(&hash);
+    let first_digest = if has_kernel {
+        digest().await
+    } else {
+        String::new()
+    };
     let incarnation = session.info().await["incarnation"].clone();
     for round in 1..=rounds {
         let paused = pause(session).await;
@@ -167,7 +217,14 @@ pub async fn processes_survive_pauses(session: &Session, rounds: u32, directory:
         let n = round + 1;
         let answer = session.run(ask).await;
         assert_eq!(answer, format!("{shell}\n{token} {n} {n} {n} {n}"));
-        assert_eq!(digest().await, format!("{hash} {n}"));
+        if has_kernel {
+            let hash = first_digest.strip_suffix(" 1").expect(&first_digest);
+            assert_eq!(digest().await, format!("{hash} {n}"));
+        }
+        if has_node {
+            let digest = node_digest.strip_suffix(" 1").expect(&node_digest);
+            assert_eq!(node().await, format!("{digest} {n}"));
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use crds::contract::persistence::RootMechanism;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tests::persistence_session::{
-    body_with_processes, changed_files_survive_pauses, processes_survive_pauses, start_body,
+    Workload, body_with_processes, changed_files_survive_pauses, processes_survive_pauses,
+    start_body,
 };
 use tests::session::Session;
 
@@ -33,7 +34,12 @@ async fn processes_survive_pauses_on_a_node() {
         RootMechanism::Overlay => "/var/lib",
         RootMechanism::Archive | RootMechanism::Node => "/workspace",
     };
-    processes_survive_pauses(&session, 3, directory).await;
+    let workload = Workload {
+        rounds: ROUNDS,
+        directory,
+        kernel_mib: 200,
+    };
+    processes_survive_pauses(&session, workload).await;
     session.change_state("stop").await;
 }
 

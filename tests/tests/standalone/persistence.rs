@@ -1,16 +1,25 @@
 //! Pauses that keep changed files: the node keeps the root of sandboxes.
 
+use std::path::Path;
+use std::time::Duration;
+
 use serde_json::Value;
 use tests::binaries::{criu_or_skip, is_root_or_skips};
 use tests::persistence_session::{
-    body_with_processes, changed_files_survive_pauses, processes_survive_pauses, start_body,
+    Workload, body_with_processes, changed_files_survive_pauses, processes_survive_pauses,
+    start_body,
 };
 use tests::plugin_session::IMAGE;
 use tests::session::Session;
+use tests::size::full_or;
 use tests::standalone::Standalone;
 
 use crate::fixture::{fixture, start};
 use crate::plugins::image;
+
+/// Tries of a look at a node that cleans up, and the time between them.
+const MAX_POLLS: u32 = 300;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[tokio::test]
 async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
@@ -28,6 +37,8 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
     again.change_state("stop").await;
 }
 
+/// Sandboxes of all kinds at once: in the long form, a thousand pauses. Nothing of them is left when
+/// they have been stopped.
 #[tokio::test]
 async fn processes_survive_pauses_on_one_machine() {
     if !is_root_or_skips() {
@@ -41,12 +52,66 @@ async fn processes_survive_pauses_on_one_machine() {
     let criu = criu.to_str().unwrap();
     let flags = ["--memory-persistence", "--criu", criu, &image];
     let standalone = Standalone::start(state.path(), &flags);
-    for user in ["root", "openhands"] {
-        let body = body_with_processes(user, IMAGE, user);
+    let helpers = children(standalone.id());
+    let rounds = full_or(250, 3);
+    let with_processes = async |image: &'static str, user: &'static str, kernel_mib| {
+        let body = body_with_processes(&format!("{image}-{user}"), image, user);
         let session = Session::start(standalone.api(), standalone.key(), &body).await;
-        processes_survive_pauses(&session, 3, "/workspace").await;
+        let workload = Workload {
+            rounds,
+            directory: "/workspace",
+            kernel_mib,
+        };
+        processes_survive_pauses(&session, workload).await;
         session.change_state("stop").await;
+    };
+    let with_files = async || {
+        let body = start_body("files", "host");
+        let session = Session::start(standalone.api(), standalone.key(), &body).await;
+        changed_files_survive_pauses(&session, rounds).await;
+        session.change_state("stop").await;
+    };
+    tokio::join!(
+        with_processes(IMAGE, "root", 32),
+        with_processes(IMAGE, "openhands", 32),
+        with_processes("host", "root", 0),
+        with_files(),
+    );
+    nothing_is_left(state.path(), standalone.id(), &helpers).await;
+}
+
+/// Numbers of the children of a process.
+fn children(process: u32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let lists = threads.map(|it| std::fs::read_to_string(it.unwrap().path().join("children")));
+    lists.map(Result::unwrap_or_default).collect()
+}
+
+/// Waits until Pods, volumes, mounts and processes of the node are gone, except for `helpers`.
+async fn nothing_is_left(state: &Path, server: u32, helpers: &str) {
+    let entries = |name: &str| -> Vec<String> {
+        let directory = std::fs::read_dir(state.join("node").join(name)).unwrap();
+        let names = directory.map(|entry| entry.unwrap().file_name());
+        names.map(|it| it.to_string_lossy().into_owned()).collect()
+    };
+    let mounts = || {
+        let all = std::fs::read_to_string(format!("/proc/{server}/mountinfo")).unwrap();
+        let pods = state.join("node/pods");
+        let of_pods = all
+            .lines()
+            .filter(|line| line.contains(pods.to_str().unwrap()));
+        of_pods.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut left = String::new();
+    for _ in 0..MAX_POLLS {
+        let (pods, volumes) = (entries("pods"), entries("volumes"));
+        left = format!("{pods:?} {volumes:?} {:?} {}", mounts(), children(server));
+        if left == format!("[] [] [] {helpers}") {
+            return;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
+    panic!("left: {left}");
 }
 
 #[tokio::test]
