@@ -16,7 +16,7 @@ use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use crds::contract::{path, variable};
 use parking_lot::Mutex;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -273,8 +273,15 @@ impl Supervisor {
     async fn wait_for(&mut self, child: Pid) -> CommandEnd {
         loop {
             tokio::select! {
-                event = self.reaper.next_event() => if let Some(code) = handle(&event, child) {
-                    return CommandEnd { code, save: None, processes: None };
+                event = self.reaper.next_event() => {
+                    if event == SignalEvent::Forward(Signal::TERM)
+                        && let Some(end) = self.end_for_eviction(child).await
+                    {
+                        return end;
+                    }
+                    if let Some(code) = handle(&event, child) {
+                        return CommandEnd { code, save: None, processes: None };
+                    }
                 },
                 Some(request) = self.save_requests.recv() => {
                     return self.end_for_save(child, request).await;

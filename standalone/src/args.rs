@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, Subcommand};
-use crds::contract::persistence::PersistenceLevel;
-use operator::controller::{BUILDER_IMAGE, Deadlines};
+use operator::controller::{BUILDER_IMAGE, Deadlines, DefaultLevel};
 use operator::gateway::ApiSettings;
 use operator::urls::UrlForm;
 
@@ -104,9 +103,10 @@ pub struct Args {
     pub executor: Option<PathBuf>,
 
     /// Level of sandboxes without `spec.persistence`: what a pause keeps. Workspace, Root (all
-    /// changed files) or Memory (processes as well).
+    /// changed files) or Memory (processes as well); auto: Root for those of clients, if this
+    /// program runs as root.
     #[arg(long, env = "SANDBOX_DEFAULT_PERSISTENCE", default_value_t)]
-    pub default_persistence: PersistenceLevel,
+    pub default_persistence: DefaultLevel,
 
     /// Let pauses keep processes, for sandboxes of level Memory. Needs CRIU, and containers with a
     /// user namespace. The system calls of these sandboxes are not filtered.

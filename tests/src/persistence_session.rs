@@ -35,6 +35,11 @@ touch -d "2001-02-03 04:05:06" "/home/dated-$1"
 rm -f /etc/debian_version
 "#;
 
+/// Installs packages, whose versions are the number of the round.
+const INSTALL: &str = include_str!("persistence_session/install.sh");
+/// Prints these versions.
+const VERSIONS: &str = include_str!("persistence_session/versions.sh");
+
 /// Body of a `/start` with this image, by which the agent is root and a pause keeps its root.
 pub fn start_body(session: &str, image: &str) -> Value {
     json!({
@@ -58,8 +63,29 @@ async fn fingerprint(session: &Session) -> String {
 pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
     let script = json!({"path": "/workspace/change.sh", "content": CHANGE});
     session.act("write", script).await.success();
-    let first = session.info().await["incarnation"].as_u64();
+    for (name, content) in [("install", INSTALL), ("versions", VERSIONS)] {
+        let script = json!({"path": format!("/workspace/{name}.sh"), "content": content});
+        session.act("write", script).await.success();
+    }
+    let versions = async || session.run("sh /workspace/versions.sh").await;
+    let info = session.info().await;
+    // The host's own root has no configuration of apt.
+    let installer = if info["image"] == "host" {
+        "pip"
+    } else {
+        "apt"
+    };
+    let first = info["incarnation"].as_u64();
     for round in 1..=rounds {
+        let install = format!("sh /workspace/install.sh {round}");
+        assert_eq!(session.run(&install).await, "", "round {round}");
+        let installed = versions().await;
+        let numbers: Vec<_> = installed
+            .split(['\n', ' '])
+            .filter(|it| it.parse::<u32>().is_ok())
+            .collect();
+        let is_current = numbers.iter().all(|number| **number == round.to_string());
+        assert!(is_current && installed.contains(installer), "{installed}");
         let made = session
             .run(&format!("sh /workspace/change.sh {round} && echo made"))
             .await;
@@ -71,6 +97,7 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
         session.change_state("resume").await;
         session.ready().await;
         assert_eq!(fingerprint(session).await, before, "round {round}");
+        assert_eq!(versions().await, installed, "round {round}");
         let info = session.info().await;
         assert_eq!(info["restored"]["level"], "Root", "{info}");
         let incarnation = info["incarnation"].as_u64();

@@ -213,7 +213,7 @@ impl Persistence {
             ..KeptState::of(PersistenceLevel::Workspace)
         });
         // A command that ends by itself leaves no processes.
-        if image.is_some() {
+        if image.is_some() || processes.is_some() {
             kept = self.keep_processes(processes, kept).await;
         }
         kept.reason = kept.reason.map(bounded);

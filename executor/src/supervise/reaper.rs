@@ -16,6 +16,7 @@ const FORWARDED: [(Signal, SignalKind); 6] = [
 ];
 
 /// Signal that was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignalEvent {
     Child,
     Forward(Signal),

@@ -214,9 +214,18 @@ impl Container {
     }
 
     /// Ends the container as the kubelet does, and returns its exit status.
-    pub(super) fn stop(mut self) -> i32 {
+    pub(super) fn stop(self) -> i32 {
+        self.signalled(Signal::TERM)
+    }
+
+    /// Ends the container without a warning.
+    pub(super) fn kill(self) {
+        self.signalled(Signal::KILL);
+    }
+
+    fn signalled(mut self, signal: Signal) -> i32 {
         let first = Pid::from_raw(self.first_process()).unwrap();
-        rustix::process::kill_process(first, Signal::TERM).unwrap();
+        rustix::process::kill_process(first, signal).unwrap();
         self.process.child.wait().unwrap().code().unwrap()
     }
 

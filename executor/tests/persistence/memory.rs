@@ -84,8 +84,11 @@ fn processes_go_on_once_in_another_container() {
     let meta = fs::read(volumes.saved("meta.json")).unwrap();
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 3"));
-    // Signals reach them.
+    // An eviction saves them as well.
     assert_eq!(container.stop(), 143);
+    let mut container = volumes.run(&counter(&volumes));
+    assert_eq!(ask(&volumes, &mut container), format!("{number} 4"));
+    container.kill();
     // Without a save nothing is left of them, even if someone had put the files back.
     fs::write(volumes.saved("archive"), archive).unwrap();
     fs::write(volumes.saved("meta.json"), meta).unwrap();
@@ -169,6 +172,11 @@ while True: time.sleep(1)
     assert_eq!(kept["reason"], reason);
     container.end();
     assert!(!volumes.saved("archive").exists());
+
+    // At an eviction, too.
+    let mut container = volumes.run(&init);
+    assert_eq!(container.line(), "filter 0");
+    assert_eq!(container.stop(), 0);
 
     // Without the program.
     let mut container = volumes.run_with(&counter(&volumes), Path::new("/nowhere/criu"));

@@ -25,7 +25,7 @@ pub use build_args::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
 };
 pub use deadlines::Deadlines;
-pub use persistence_args::{PersistenceArgs, PersistenceSettings, RootPersistence};
+pub use persistence_args::{DefaultLevel, PersistenceArgs, PersistenceSettings, RootPersistence};
 pub use pod_args::PodArgs;
 
 /// Configuration of the controller.

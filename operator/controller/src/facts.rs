@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crds::contract::persistence::{KeptState, PodPersistence};
+use crds::contract::persistence::{KeptState, PersistenceLevel, PodPersistence};
 use crds::sandbox::PoolSnapshot;
 use crds::{contract, names};
 use shared::kubernetes::api_messages;
@@ -294,6 +294,12 @@ impl PodFacts {
     pub(crate) fn time_to_run(&self) -> Option<Duration> {
         let ran_at = self.container.running_since()?;
         ran_at.duration_since(self.created_at?).try_into().ok()
+    }
+
+    /// Level that the Pod was built for.
+    pub fn level(&self) -> PersistenceLevel {
+        let persistence = self.persistence.as_ref();
+        persistence.map(|it| it.level).unwrap_or_default()
     }
 
     /// Returns whether the Pod was warm before its sandbox claimed it.

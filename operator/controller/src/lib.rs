@@ -29,8 +29,8 @@ pub use builder::RegistryAccess;
 pub use cluster_probes::PROBE_CONFIG_MAP;
 pub use config::{
     BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
-    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PersistenceArgs,
-    PersistenceSettings, PodArgs, PodSettings, RootPersistence, UserNamespaces,
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, DefaultLevel, Defaults, Injection,
+    PersistenceArgs, PersistenceSettings, PodArgs, PodSettings, RootPersistence, UserNamespaces,
 };
 pub use control_loop::{ControllerError, run};
 pub use pod_features::PodFeatures;

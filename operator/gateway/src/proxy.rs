@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
+use crds::sandbox::DesiredState;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
@@ -42,6 +43,7 @@ use super::observed::ObservedBody;
 use super::sandboxes::Sandboxes;
 use activity::{ActivityGuard, is_probe};
 use body::{ResponseObserver, RetryableBody};
+use crds::sandbox::DesiredState;
 use live_lookups::LiveLookupLimiter;
 use shared::index::{Entry, Key};
 use shared::metrics::GatewayMetrics;
@@ -208,8 +210,17 @@ impl Proxy {
                 let entry = self.readmit(entry, error, request.is_probe).await?;
                 self.send_to(request, &entry).await
             }
+            Err(ProxyError::PodGone | ProxyError::ConnectionBroken) if self.is_paused(entry) => {
+                Err(ProxyError::PausedMeanwhile)
+            }
             done => done,
         }
+    }
+
+    /// Returns whether a sandbox is paused by now.
+    fn is_paused(&self, entry: &Entry) -> bool {
+        let now = self.sandboxes.index.get(&entry.key);
+        now.is_some_and(|now| now.desired_state() == DesiredState::Paused)
     }
 
     /// Retries while the port may still be starting; a refused connection has sent nothing.

@@ -309,6 +309,21 @@ async fn open_connections_close_when_pod_is_gone() {
 }
 
 #[tokio::test]
+async fn open_request_is_told_of_a_pause() {
+    let fixture = SocketFixture::new().await;
+    let action = "POST /execute_action HTTP/1.1\nHost: HOST\nContent-Length: 0\n\n";
+    let (mut pending, _sandbox, _) = fixture.open(action).await;
+    fixture.base.change("/pause", &fixture.id).await;
+    fixture.base.report(&fixture.id, &starting(true));
+    let answer = pending.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    assert!(
+        answer.contains("the sandbox was paused during the request"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
 async fn request_follows_its_sandbox() {
     let fixture = SocketFixture::new().await;
     // It is held until the sandbox is ready. At 127.0.0.99 nothing listens: the Pod is gone and

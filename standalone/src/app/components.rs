@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use crds::contract::persistence::PersistenceLevel;
 use images::{Credentials, Limits, RegistrySettings};
 use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{
-    self, BuildSteps, BuilderConfig, BuilderIsolation, ControllerConfig, Deadlines,
+    self, BuildSteps, BuilderConfig, BuilderIsolation, ControllerConfig, Deadlines, DefaultLevel,
     HttpSupervisors, Injection, PeerClients, RegistryAccess, RootPersistence,
 };
 use operator::diagnostics::Diagnostics;
@@ -40,7 +39,7 @@ pub(super) struct Components {
     pub(super) node: NodeConfig,
     pub(super) public: bool,
     pub(super) deadlines: Deadlines,
-    pub(super) default_persistence: PersistenceLevel,
+    pub(super) default_persistence: DefaultLevel,
     pub(super) memory_persistence: bool,
     pub(super) settings: ApiSettings,
     pub(super) registries: gateway::RegistryArgs,

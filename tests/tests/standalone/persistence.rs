@@ -66,7 +66,7 @@ async fn processes_survive_pauses_on_one_machine() {
         session.change_state("stop").await;
     };
     let with_files = async || {
-        let body = start_body("files", "host");
+        let body = start_body("files", IMAGE);
         let session = Session::start(standalone.api(), standalone.key(), &body).await;
         changed_files_survive_pauses(&session, rounds).await;
         session.change_state("stop").await;

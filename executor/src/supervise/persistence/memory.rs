@@ -109,22 +109,23 @@ impl MemoryStore {
         self.folder.sync().map_err(failed("sync the store"))
     }
 
-    /// Saves the tree below a process and ends it. After an error the tree goes on.
+    /// Saves the tree below a process and ends it, in `time` at most. After an error the tree goes on.
     pub(super) fn dump(
         &self,
         root: Pid,
         access: &StateAccess,
         init: &Init,
+        time: Duration,
     ) -> Result<SavedProcesses, MemoryError> {
         self.discard()?;
         let secret = secret(&access.key)?;
         let meta = current(access, init, &secret)?;
         let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
         let key = ArchiveKey::new(secret);
-        let report = match self.dump_once(root, access, &key, &meta, false) {
+        let report = match self.dump_once(root, access, &key, &meta, false, time) {
             // The search costs a second: only those that need it.
             Err(error) if matches!(error.reason, FailureReason::WatchedFiles) => {
-                self.dump_once(root, access, &key, &meta, true)
+                self.dump_once(root, access, &key, &meta, true, time)
             }
             report => report,
         };
@@ -143,11 +144,12 @@ impl MemoryStore {
         key: &ArchiveKey,
         context: &[u8],
         find_watched_files: bool,
+        time: Duration,
     ) -> Result<DumpReport, CheckpointError> {
         let options = DumpOptions {
             key,
             context,
-            limits: self.limits(),
+            limits: self.limits(time),
             leave_running: false,
             find_watched_files,
             sync: true,
@@ -208,7 +210,7 @@ impl MemoryStore {
         let options = RestoreOptions {
             key: &key,
             context: &context,
-            limits: self.limits(),
+            limits: self.limits(Duration::from_secs(self.limits.seconds)),
             descriptors: descriptors(&manifest).map_err(failed("pass on the log"))?,
             approve: &mut |manifest| {
                 self.use_up().map_err(|error| error.to_string())?;
@@ -229,9 +231,9 @@ impl MemoryStore {
         self.folder.sync()
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self, time: Duration) -> Limits {
         Limits {
-            time: Duration::from_secs(self.limits.seconds),
+            time,
             bytes: self.limits.bytes,
         }
     }

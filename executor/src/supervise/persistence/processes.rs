@@ -120,12 +120,14 @@ impl Persistence {
     }
 
     /// Saves the processes below `root` and ends them. `None` if the level is lower. `image` is that
-    /// of the save call, `address` that of the command's port.
+    /// of the save call, if there was one, `address` that of the command's port, `time` a lower limit
+    /// than that of the Pod.
     pub(in crate::supervise) async fn save_processes(
         &self,
         root: Pid,
-        image: &str,
+        image: Option<&str>,
         address: IpAddr,
+        time: Option<Duration>,
     ) -> Option<SavedOrReason> {
         let state = self.processes.as_ref()?;
         let (store, init) = match (&state.store, &state.init) {
@@ -136,15 +138,20 @@ impl Persistence {
         if let Err(error) = prepare_save::announce(address, &init).await {
             tracing::warn!(%error, "the executor is not prepared for the save");
         }
-        let access = self.access_to(Some(image));
-        let seconds = self.pod.as_ref().map_or(0, |pod| pod.limits.seconds);
-        let dump = spawn_blocking(move || store.dump(root, &access, &init));
+        let access = self.access_to(image);
+        let limit = self.pod.as_ref().map_or(0, |pod| pod.limits.seconds);
+        let limit = Duration::from_secs(limit);
+        let time = time.map_or(limit, |time| time.min(limit));
+        let dump = spawn_blocking(move || store.dump(root, &access, &init, time));
         // A dump may be tried twice.
-        let limit = Duration::from_secs(seconds.saturating_mul(2)).saturating_add(HANG_GRACE);
+        let limit = time.saturating_mul(2).saturating_add(HANG_GRACE);
         Some(match timeout(limit, dump).await {
             Ok(Ok(saved)) => saved.map_err(|error| error.to_string()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("the save exceeds the limit of {seconds} s")),
+            Err(_) => Err(format!(
+                "the save exceeds the limit of {} s",
+                time.as_secs()
+            )),
         })
     }
 

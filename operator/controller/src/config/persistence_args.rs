@@ -1,7 +1,10 @@
 //! Settings of what a pause keeps besides the workspace, and their flags.
 
+use std::fmt;
+use std::str::FromStr;
+
 use clap::builder::FalseyValueParser;
-use crds::contract::persistence::{PersistenceLevel, SaveLimits};
+use crds::contract::persistence::{LevelError, PersistenceLevel, SaveLimits};
 
 use shared::quantity;
 
@@ -9,7 +12,7 @@ use shared::quantity;
 #[derive(Debug, Clone)]
 pub struct PersistenceSettings {
     /// Level of sandboxes that set none.
-    pub default_level: PersistenceLevel,
+    pub default_level: DefaultLevel,
     pub root: RootPersistence,
     /// Level `Memory` is allowed: its Pods have no seccomp filter.
     pub memory: bool,
@@ -19,7 +22,7 @@ pub struct PersistenceSettings {
 impl Default for PersistenceSettings {
     fn default() -> Self {
         Self {
-            default_level: PersistenceLevel::Workspace,
+            default_level: DefaultLevel::Auto,
             root: RootPersistence::Auto,
             memory: false,
             limits: SaveLimits {
@@ -27,6 +30,36 @@ impl Default for PersistenceSettings {
                 files: 1_000_000,
                 seconds: 120,
             },
+        }
+    }
+}
+
+/// Level of sandboxes that set none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DefaultLevel {
+    /// `Root` for sandboxes of the gateway whose changed files are on the volume at any time, so that
+    /// keeping them costs a pause nothing; `Workspace` for others.
+    #[default]
+    Auto,
+    Level(PersistenceLevel),
+}
+
+impl FromStr for DefaultLevel {
+    type Err = LevelError;
+
+    fn from_str(text: &str) -> Result<Self, LevelError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            level => level.parse().map(Self::Level),
+        }
+    }
+}
+
+impl fmt::Display for DefaultLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Level(level) => level.fmt(f),
         }
     }
 }
@@ -52,9 +85,10 @@ pub enum RootPersistence {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Persistence of sandboxes beyond their workspace")]
 pub struct PersistenceArgs {
-    /// Level of sandboxes without `spec.persistence`: Workspace, Root or Memory.
+    /// Level of sandboxes without `spec.persistence`: Workspace, Root or Memory; auto: Root for those
+    /// of clients where an overlay keeps changed files, else Workspace.
     #[arg(long, env = "SANDBOX_DEFAULT_PERSISTENCE", default_value_t)]
-    default_persistence: PersistenceLevel,
+    default_persistence: DefaultLevel,
     /// Mechanism for sandboxes with `spec.persistence: Root` or `Memory`.
     #[arg(
         long,
@@ -121,11 +155,13 @@ mod tests {
         let flags = Command::try_parse_from(["x"]).unwrap().persistence;
         let (flags, defaults) = (flags.settings(), PersistenceSettings::default());
         assert_eq!((flags.root, flags.limits), (defaults.root, defaults.limits));
+        assert_eq!(flags.default_level, defaults.default_level);
     }
 
     #[test]
     fn invalid_limits_are_rejected() {
         for flag in [
+            "--default-persistence=all",
             "--persistence-max-size=much",
             "--persistence-max-size=0",
             "--save-timeout-seconds=0",

@@ -12,7 +12,7 @@ use crate::facts::{Facts, PodFacts, QuotaDecision, WarmMatch, WarmSupply};
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::build::command::{effective_command, plugins};
-use crate::reconcile::build::persistence::{PersistenceObstacle, obstacle, requested_level};
+use crate::reconcile::build::persistence::{PersistenceObstacle, level, obstacle};
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
 use shared::index::{Entry, Key};
@@ -175,7 +175,12 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     Some(Observed {
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
         url: context.config.urls(&entry).runtime(&entry.runtime_id),
-        level: requested_level(&entry.spec, &context.config),
+        level: level(
+            &entry,
+            &context.config,
+            context.pod_features(),
+            facts.pod.as_ref().map(PodFacts::level),
+        ),
         persistence_obstacle: obstacle(&entry, &context.config, context.pod_features()),
         plugins: plugins::names(&command.unwrap_or_default()),
         facts,

@@ -46,6 +46,9 @@ pub(crate) enum ProxyError {
     Malformed,
     #[error("the Pod was deleted during the request")]
     PodGone,
+    /// The effect of the request is unknown: its program may go on with a resume.
+    #[error("the sandbox was paused during the request")]
+    PausedMeanwhile,
 }
 
 impl ProxyError {
@@ -70,6 +73,7 @@ impl ProxyError {
             Self::ConnectionBroken => (StatusCode::BAD_GATEWAY, "broken"),
             Self::Malformed => (StatusCode::BAD_GATEWAY, "malformed"),
             Self::PodGone => (StatusCode::BAD_GATEWAY, "went-away"),
+            Self::PausedMeanwhile => (StatusCode::BAD_GATEWAY, "paused-meanwhile"),
         }
     }
 

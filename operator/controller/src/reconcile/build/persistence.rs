@@ -9,7 +9,7 @@ use shared::index::Entry;
 
 use super::BuildContext;
 use super::security_profile::Profile;
-use crate::config::{ControllerConfig, UserNamespaces};
+use crate::config::{ControllerConfig, DefaultLevel, UserNamespaces};
 use crate::pod_features::PodFeatures;
 
 /// Directory of the volume with the files of the workspace, if the volume has state as well.
@@ -81,8 +81,46 @@ pub enum PersistenceObstacle {
 }
 
 /// The level that the spec asks for, or else the default of the installation.
-pub fn requested_level(spec: &SandboxSpec, config: &ControllerConfig) -> PersistenceLevel {
-    spec.persistence.unwrap_or(config.persistence.default_level)
+pub fn requested_level(
+    entry: &Entry,
+    config: &ControllerConfig,
+    features: PodFeatures,
+) -> PersistenceLevel {
+    match (entry.spec.persistence, config.persistence.default_level) {
+        (Some(level), _) | (None, DefaultLevel::Level(level)) => level,
+        (None, DefaultLevel::Auto) if keeps_root_unasked(entry, features) => PersistenceLevel::Root,
+        (None, DefaultLevel::Auto) => PersistenceLevel::Workspace,
+    }
+}
+
+/// The level of a sandbox. Until its volume is recorded, that of its Pod decides on an automatic one:
+/// the Pod may be warm, or older than the answer of a probe.
+pub fn level(
+    entry: &Entry,
+    config: &ControllerConfig,
+    features: PodFeatures,
+    of_pod: Option<PersistenceLevel>,
+) -> PersistenceLevel {
+    let is_automatic = entry.spec.persistence.is_none()
+        && config.persistence.default_level == DefaultLevel::Auto
+        && entry.status.workspace_claim.is_none();
+    let of_pod = of_pod.filter(|_| is_automatic);
+    of_pod.unwrap_or_else(|| requested_level(entry, config, features))
+}
+
+/// Returns whether a sandbox of a client has level `Root` although nobody asked for it. A recorded
+/// volume stays as it is, and nothing that lacks is worth a word.
+fn keeps_root_unasked(entry: &Entry, features: PodFeatures) -> bool {
+    let (spec, status) = (&*entry.spec, &entry.status);
+    let root = status.root_mechanism.or(features.root());
+    let is_written_at_once = match root {
+        Some(RootMechanism::Node) => true,
+        Some(RootMechanism::Overlay) => !has_other_user(spec),
+        Some(RootMechanism::Archive) | None => false,
+    };
+    let has_room = status.workspace_claim.is_none() || status.has_state_volume;
+    let is_supervised = spec.workspace.is_some() && spec.command.is_some();
+    spec.session.is_some() && is_supervised && has_room && is_written_at_once
 }
 
 /// Reason for which Pods of this sandbox keep less than the spec asks for.
@@ -91,7 +129,7 @@ pub fn obstacle(
     config: &ControllerConfig,
     features: PodFeatures,
 ) -> Option<PersistenceObstacle> {
-    let requested = requested_level(&entry.spec, config);
+    let requested = requested_level(entry, config, features);
     match pod_persistence(entry, config, features) {
         Err(obstacle) => Some(obstacle),
         Ok(Some(pod)) if pod.level < requested && config.persistence.memory => {
@@ -111,10 +149,10 @@ fn has_other_user(spec: &SandboxSpec) -> bool {
 
 /// Returns whether the volume of a sandbox has state besides the workspace: a recorded one as it was
 /// created, a new one by the spec.
-pub fn has_state_volume(entry: &Entry, config: &ControllerConfig) -> bool {
+pub fn has_state_volume(entry: &Entry, config: &ControllerConfig, features: PodFeatures) -> bool {
     match entry.status.workspace_claim {
         Some(_) => entry.status.has_state_volume,
-        None => requested_level(&entry.spec, config) > PersistenceLevel::Workspace,
+        None => requested_level(entry, config, features) > PersistenceLevel::Workspace,
     }
 }
 
@@ -125,7 +163,7 @@ pub fn pod_persistence(
     features: PodFeatures,
 ) -> Result<Option<PodPersistence>, PersistenceObstacle> {
     let spec = &*entry.spec;
-    let level = requested_level(spec, config);
+    let level = requested_level(entry, config, features);
     if level == PersistenceLevel::Workspace {
         return Ok(None);
     }
@@ -134,7 +172,7 @@ pub fn pod_persistence(
     let has_namespace = features.user_namespaces != UserNamespaces::Never;
     if spec.workspace.is_none() {
         Err(PersistenceObstacle::NoVolume)
-    } else if !has_state_volume(entry, config) {
+    } else if !has_state_volume(entry, config, features) {
         Err(PersistenceObstacle::PlainVolume)
     } else if spec.command.is_none() {
         Err(PersistenceObstacle::NoSupervisor)

@@ -9,7 +9,7 @@ use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume};
 use serde_json::{Value, json};
 
-use super::persistence::{PersistenceObstacle, pod_persistence};
+use super::persistence::{PersistenceObstacle, level, pod_persistence};
 use super::*;
 use crate::config::{ConfigMapMount, Injection, PodSettings, RootPersistence, UserNamespaces};
 use crate::facts::EXECUTOR_ANNOTATION;
@@ -130,6 +130,45 @@ fn pod_of_a_sandbox_that_keeps_its_root() {
     let variables = container.env.iter().flatten();
     let mut names = variables.map(|variable| variable.name.as_str());
     assert!(names.any(|name| name == variable::PERSISTENCE));
+}
+
+#[test]
+fn automatic_level_is_root_where_changed_files_are_written_at_once() {
+    use PersistenceLevel::{Root, Workspace};
+    let features = |root_persistence, user_namespaces| PodFeatures {
+        user_namespaces,
+        root_persistence,
+        ..PodFeatures::default()
+    };
+    let node = features(RootPersistence::Node, UserNamespaces::Never);
+    let overlay = features(RootPersistence::Auto, UserNamespaces::Auto);
+    let archive = features(RootPersistence::Auto, UserNamespaces::Never);
+    let of = |spec: SandboxSpec, features| level(&entry(spec), &config(), features, None);
+    let other_user = json!({"securityContext": {"runAsUser": 1000}});
+    for (name, fields, expected) in [
+        ("a client's", json!({}), [Root, Root, Workspace]),
+        ("no client's", json!({"session": null}), [Workspace; 3]),
+        ("no volume", json!({"workspace": null}), [Workspace; 3]),
+        ("no supervisor", json!({"command": null}), [Workspace; 3]),
+        ("other user", other_user, [Root, Workspace, Workspace]),
+        (
+            "explicit",
+            json!({"persistence": "Workspace"}),
+            [Workspace; 3],
+        ),
+    ] {
+        let spec = changed(v0(), &fields);
+        let levels = [node, overlay, archive].map(|features| of(spec.clone(), features));
+        assert_eq!(levels, expected, "{name}");
+    }
+    // The volume of a sandbox decides once it is there, and its Pod until then.
+    let mut old = entry(v0());
+    assert_eq!(level(&old, &config(), overlay, Some(Workspace)), Workspace);
+    old.status.workspace_claim = Some("a-workspace".into());
+    assert_eq!(level(&old, &config(), overlay, None), Workspace);
+    old.status.has_state_volume = true;
+    old.status.root_mechanism = Some(RootMechanism::Overlay);
+    assert_eq!(level(&old, &config(), archive, None), Root);
 }
 
 #[test]
