@@ -279,7 +279,7 @@ impl Supervisor {
                     {
                         return end;
                     }
-                    if let Some(code) = handle(&event, child) {
+                    if let Some(code) = handle(event, child) {
                         return CommandEnd { code, save: None, processes: None };
                     }
                 },
@@ -292,12 +292,12 @@ impl Supervisor {
 }
 
 /// Passes a signal on to the command. Returns its exit status if it has ended.
-fn handle(event: &SignalEvent, child: Pid) -> Option<u8> {
+fn handle(event: SignalEvent, child: Pid) -> Option<u8> {
     match event {
         SignalEvent::Child => reaper::reap(Some(child)),
         SignalEvent::Forward(signal) => {
             // Fails only if the child has ended, which the next event reports.
-            let _ = rustix::process::kill_process(child, *signal);
+            let _ = rustix::process::kill_process(child, signal);
             None
         }
     }

@@ -14,6 +14,7 @@ pub mod browser_session;
 pub mod cli_tools;
 pub mod clients;
 pub mod containerd;
+pub mod escapes;
 pub mod fake_agent_server;
 pub mod fault_injection;
 pub mod free_port;

@@ -70,7 +70,7 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
     let versions = async || session.run("sh /workspace/versions.sh").await;
     let info = session.info().await;
     // The host's own root has no configuration of apt.
-    let installer = if info["image"] == "host" {
+    let tool = if info["image"] == "host" {
         "pip"
     } else {
         "apt"
@@ -85,7 +85,7 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
             .filter(|it| it.parse::<u32>().is_ok())
             .collect();
         let is_current = numbers.iter().all(|number| **number == round.to_string());
-        assert!(is_current && installed.contains(installer), "{installed}");
+        assert!(is_current && installed.contains(tool), "{installed}");
         let made = session
             .run(&format!("sh /workspace/change.sh {round} && echo made"))
             .await;

@@ -40,7 +40,7 @@ impl Supervisor {
                 event = self.reaper.next_event() => match event {
                     // The command has it already, and the save goes on.
                     SignalEvent::Forward(Signal::TERM) => {}
-                    event => if let Some(code) = handle(&event, child) {
+                    event => if let Some(code) = handle(event, child) {
                         return code;
                     },
                 },

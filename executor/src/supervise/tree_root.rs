@@ -41,7 +41,7 @@ pub(crate) async fn run(options: &TreeRootOptions) -> anyhow::Result<ExitCode> {
         rustix::stdio::dup2_stdin(null)?;
     }
     loop {
-        if let Some(code) = handle(&reaper.next_event().await, child) {
+        if let Some(code) = handle(reaper.next_event().await, child) {
             reaper::kill_all_children();
             return Ok(ExitCode::from(code));
         }

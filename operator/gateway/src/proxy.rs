@@ -43,7 +43,6 @@ use super::observed::ObservedBody;
 use super::sandboxes::Sandboxes;
 use activity::{ActivityGuard, is_probe};
 use body::{ResponseObserver, RetryableBody};
-use crds::sandbox::DesiredState;
 use live_lookups::LiveLookupLimiter;
 use shared::index::{Entry, Key};
 use shared::metrics::GatewayMetrics;

@@ -8,6 +8,7 @@
 mod browser;
 mod crd_schema;
 mod entrypoint_environment;
+mod escapes;
 mod failures;
 mod full_builds;
 mod gitops;

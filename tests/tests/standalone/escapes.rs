@@ -1,12 +1,10 @@
 //! Attempts to leave a sandbox. Each is made outside of one as well, where it must work: a control
 //! that it would be seen.
 
-mod attempts;
 mod files;
 mod image_builds;
 mod limits;
 pub(crate) mod network;
-mod program;
 mod saved_processes;
 mod setting;
 
@@ -15,9 +13,9 @@ use std::fs;
 
 use serde_json::json;
 
-use self::attempts::{EVERYWHERE, ON_SOME_MACHINES};
-use self::program::{ABSENT, END, names, program};
 use self::setting::{Running, contexts, outside, setting};
+use tests::escapes::attempts::{EVERYWHERE, ON_SOME_MACHINES};
+use tests::escapes::program::{ABSENT, END, names, program};
 
 /// Numbers of block devices, as `mknod` takes them.
 fn disks() -> String {

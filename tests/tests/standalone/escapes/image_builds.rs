@@ -5,10 +5,10 @@ use std::fs;
 
 use serde_json::json;
 
-use super::attempts::{EVERYWHERE, ON_SOME_MACHINES};
 use super::disks;
-use super::program::{END, names, program};
 use super::setting::{Running, setting};
+use tests::escapes::attempts::{EVERYWHERE, ON_SOME_MACHINES};
+use tests::escapes::program::{END, names, program};
 
 const NAMESPACE: &str = "sandbox-builds";
 

@@ -7,10 +7,10 @@ use serde_json::json;
 use tests::binaries::criu_or_skip;
 use tests::clients::POLL;
 
-use super::attempts::{EVERYWHERE, ON_SOME_MACHINES};
 use super::disks;
-use super::program::{END, names, program};
 use super::setting::{Running, setting};
+use tests::escapes::attempts::{EVERYWHERE, ON_SOME_MACHINES};
+use tests::escapes::program::{END, names, program};
 
 /// Attempts that nothing but the filter denies (`docs/standalone-security.md`, kept processes).
 const ALLOWED: &[&str] = &[

@@ -7,9 +7,9 @@ use nix::libc;
 use super::attempts::{Attempt, EVERYWHERE, ON_SOME_MACHINES};
 
 /// Last line of a complete run.
-pub(super) const END: &str = "all attempts made";
+pub const END: &str = "all attempts made";
 /// Prefix of attempts for which the kernel lacks the feature, or root the right.
-pub(super) const ABSENT: &str = "absent: ";
+pub const ABSENT: &str = "absent: ";
 
 const CALLS: &[(&str, libc::c_long)] = &[
     ("acct", libc::SYS_acct),
@@ -103,7 +103,7 @@ sub attempt {
 /// Program with the arguments: a directory for its files, a file of the host, a mount that covers
 /// something, a process of the host, the numbers of its disks, and whether it runs outside. Prints a
 /// line for each attempt that has worked. It contains neither `$$` nor `$(`, which a Pod expands.
-pub(super) fn program() -> String {
+pub fn program() -> String {
     let mut text = String::from("$| = 1; my %call = (");
     for (name, number) in CALLS {
         let _ = write!(text, "{name} => {number}, ");
@@ -118,6 +118,6 @@ pub(super) fn program() -> String {
 }
 
 /// Names of attempts.
-pub(super) fn names(attempts: &[Attempt]) -> Vec<&'static str> {
+pub fn names(attempts: &[Attempt]) -> Vec<&'static str> {
     attempts.iter().map(|(name, _)| *name).collect()
 }

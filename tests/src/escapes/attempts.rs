@@ -5,10 +5,10 @@
 //! the kernel checks after the permission. A process there may be killed, `$victim`.
 
 /// Text of an attempt, and an expression.
-pub(super) type Attempt = (&'static str, &'static str);
+pub type Attempt = (&'static str, &'static str);
 
 /// Attempts that work as root on every machine.
-pub(super) const EVERYWHERE: &[Attempt] = &[
+pub const EVERYWHERE: &[Attempt] = &[
     // Mounts.
     (
         "mount a tmpfs",
@@ -200,7 +200,7 @@ pub(super) const EVERYWHERE: &[Attempt] = &[
 ];
 
 /// Attempts that work where the kernel has the feature and root has all capabilities.
-pub(super) const ON_SOME_MACHINES: &[Attempt] = &[
+pub const ON_SOME_MACHINES: &[Attempt] = &[
     (
         "forbid the end by lack of memory",
         "put('/proc/self/oom_score_adj', '-1000')",

@@ -1,0 +1,4 @@
+//! Attempts to leave a sandbox, the same wherever it runs.
+
+pub mod attempts;
+pub mod program;
