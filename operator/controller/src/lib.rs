@@ -17,6 +17,7 @@ mod pod_features;
 mod pod_index;
 mod pools;
 mod quota;
+mod rejected_persistence;
 mod sandbox_memory;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,6 +38,7 @@ pub use pod_features::PodFeatures;
 pub use probes::supervisor_client::{
     HttpSupervisors, SupervisorAddress, SupervisorError, Supervisors,
 };
+pub use rejected_persistence::RejectedPersistence;
 
 /// Clients of supervisors and gateways.
 #[derive(Debug, Clone)]
