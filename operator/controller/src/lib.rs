@@ -6,6 +6,7 @@ pub mod facts;
 pub mod probes;
 pub mod reconcile;
 
+mod admission_search;
 mod cluster_probes;
 mod context;
 mod control_loop;

@@ -3,14 +3,9 @@
 
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Context;
-use crate::facts::PERSISTENCE_ANNOTATION;
-use crate::pod_features::PodFeatures;
-use shared::kubernetes::owned_objects::CreateError;
 use shared::recent_map::RecentMap;
 
 /// Age from which a rejection is forgotten. The next start then finds out whether the policies of
@@ -39,7 +34,7 @@ impl RejectedPersistence {
 
     /// Adds the kind of a rejected Pod. Returns whether that is news, so that a Pod with less
     /// persistence can be built.
-    fn add(&mut self, rejected: &PodPersistence) -> bool {
+    pub(crate) fn add(&mut self, rejected: &PodPersistence) -> bool {
         let kind = match (rejected.level, rejected.root) {
             (PersistenceLevel::Memory, _) => &mut self.memory,
             (PersistenceLevel::Root, RootMechanism::Overlay) => &mut self.overlay,
@@ -54,7 +49,7 @@ impl RejectedPersistence {
 }
 
 /// Namespace and runtime class of a Pod: those that Pod Security decides by, besides the Pod itself.
-type AdmissionScope = (String, Option<String>);
+pub(crate) type AdmissionScope = (String, Option<String>);
 
 /// Rejections of the last minutes, so that not every start begins with rejected requests. They
 /// decide on new Pods only. The reason in a status is read from the Pod, which has an annotation.
@@ -64,68 +59,18 @@ pub(crate) struct RecentRejections(
 );
 
 impl RecentRejections {
-    fn get(&self, scope: &AdmissionScope, now: Timestamp) -> RejectedPersistence {
+    pub(crate) fn get(&self, scope: &AdmissionScope, now: Timestamp) -> RejectedPersistence {
         let known = self.0.lock().get(scope).copied();
         let recent = known.filter(|(_, at)| now.duration_since(*at).abs() < MAX_AGE);
         recent.map_or_else(Default::default, |(rejected, _)| rejected)
     }
-}
 
-/// Search for the highest persistence of a new Pod that the policies admit.
-#[derive(Debug)]
-pub(crate) struct AdmissionSearch {
-    scope: AdmissionScope,
-    rejected: RejectedPersistence,
-    has_news: bool,
-}
-
-impl AdmissionSearch {
-    /// Begins below the kinds that were rejected in the last minutes.
-    pub(crate) fn new(context: &Context, namespace: &str, class: Option<&str>) -> Self {
-        let scope = (namespace.to_owned(), class.map(str::to_owned));
-        Self {
-            rejected: context.rejections.get(&scope, context.clock.now()),
-            scope,
-            has_news: false,
-        }
-    }
-
-    /// Features of the next Pod to try.
-    pub(crate) fn features(&self, context: &Context) -> PodFeatures {
-        PodFeatures {
-            rejected: self.rejected,
-            ..context.pod_features()
-        }
-    }
-
-    /// Notes the rejection of this Pod. Returns whether a Pod with less persistence is to be tried,
-    /// which happens at most three times.
-    pub(crate) fn descend(&mut self, pod: &Pod, error: &CreateError) -> bool {
-        let annotations = pod.metadata.annotations.as_ref();
-        let persistence = annotations.and_then(|all| all.get(PERSISTENCE_ANNOTATION));
-        let persistence = persistence.and_then(|text| serde_json::from_str(text).ok());
-        let is_lower = error.is_policy_rejection()
-            && persistence.is_some_and(|persistence| self.rejected.add(&persistence));
-        self.has_news |= is_lower;
-        is_lower
-    }
-
-    /// Remembers the rejections once a Pod was created. A Pod that is rejected with any persistence
-    /// has another fault, which is no matter of other Pods.
-    pub(crate) fn record(self, context: &Context) {
-        if self.has_news {
-            let Self {
-                scope, rejected, ..
-            } = self;
-            let (namespace, class) = &scope;
-            tracing::info!(
-                namespace,
-                class,
-                ?rejected,
-                "admission policies reject persistence; Pods are created with less"
-            );
-            let known = (rejected, context.clock.now());
-            context.rejections.0.lock().insert(scope, known);
-        }
+    pub(crate) fn insert(
+        &self,
+        scope: AdmissionScope,
+        rejected: RejectedPersistence,
+        now: Timestamp,
+    ) {
+        self.0.lock().insert(scope, (rejected, now));
     }
 }

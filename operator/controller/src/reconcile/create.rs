@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::api::PostParams;
 
 use super::error::ApplyError;
+use crate::admission_search::AdmissionSearch;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
 use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch, WarmSupply};
@@ -20,7 +21,6 @@ use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams, pod_owner};
 use crate::reconcile::init_message::{self, InitTarget};
 use crate::reconcile::observe::Observed;
-use crate::rejected_persistence::AdmissionSearch;
 use shared::index::{Entry, Key};
 use shared::kubernetes::api_messages;
 use shared::kubernetes::client::with_timeout;

@@ -11,12 +11,12 @@ use kube::api::Preconditions;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::{PoolError, PoolReconciler, VOLUME_DELAY, lacks_volume};
+use crate::admission_search::AdmissionSearch;
 use crate::pools::Pool;
 use crate::pools::resize::is_supported;
 use crate::pools::shape::{WarmPods, WarmTemplate};
 use crate::pools::warm_pods::{UnansweredCreation, WarmPod};
 use crate::reconcile::build::PoolRef;
-use crate::rejected_persistence::AdmissionSearch;
 use shared::index::Key;
 use shared::kubernetes::client::with_timeout;
 use shared::kubernetes::owned_objects::{CreateError, create_owned, delete};
