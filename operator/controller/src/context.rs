@@ -27,6 +27,7 @@ use crate::probes::readiness_prober::ReadinessProber;
 use crate::probes::state_saver::StateSaver;
 use crate::quota::QuotaQueue;
 use crate::reconcile::isolation::Isolation;
+use crate::rejected_persistence::{RecentRejections, RejectedPersistence};
 use crate::sandbox_memory::{SandboxMemory, SandboxStates};
 
 /// Shared state of all reconciles.
@@ -56,6 +57,7 @@ pub(crate) struct Context {
     pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
+    pub(crate) rejections: RecentRejections,
     pub(crate) injection: ExecutorInjection,
     pub(crate) root_overlays: ProbedSetting<RootPersistence>,
     pub(crate) user_namespaces: ProbedSetting<UserNamespaces>,
@@ -85,6 +87,7 @@ impl Context {
             injection: ExecutorInjection::new(config.pods.injection),
             root_overlays: ProbedSetting::new(config.persistence.root),
             user_namespaces: ProbedSetting::new(config.pods.user_namespaces),
+            rejections: RecentRejections::default(),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,
@@ -134,6 +137,7 @@ impl Context {
             injection: self.injection.current(),
             user_namespaces: self.user_namespaces.current(),
             root_persistence: self.root_overlays.current(),
+            rejected: RejectedPersistence::default(),
         }
     }
 

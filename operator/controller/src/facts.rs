@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::rejected_persistence::RejectedPersistence;
 use crds::contract::persistence::{KeptState, PersistenceLevel, PodPersistence};
 use crds::sandbox::PoolSnapshot;
 use crds::{contract, names};
@@ -144,6 +145,8 @@ pub struct PodFacts {
     pub identity: Option<PodIdentity>,
     /// Persistence of the Pod beyond the workspace.
     pub persistence: Option<PodPersistence>,
+    /// Persistence that policies rejected before the Pod was created.
+    pub rejected_persistence: RejectedPersistence,
     /// Name of the environment Secret.
     pub environment_secret: Option<String>,
     /// Shape of a Pod that is or was warm.
@@ -267,6 +270,10 @@ impl PodFacts {
             persistence: pod
                 .annotation(PERSISTENCE_ANNOTATION)
                 .and_then(|text| serde_json::from_str(text).ok()),
+            rejected_persistence: pod
+                .annotation(REJECTED_PERSISTENCE_ANNOTATION)
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or_default(),
             environment_secret: pod.annotation(ENVIRONMENT_ANNOTATION).map(str::to_owned),
             shape: pod.annotation(SHAPE_ANNOTATION).map(str::to_owned),
             revision: pod.annotation(REVISION_ANNOTATION).map(str::to_owned),

@@ -6,6 +6,7 @@ pub mod facts;
 pub mod probes;
 pub mod reconcile;
 
+mod admission_search;
 mod cluster_probes;
 mod context;
 mod control_loop;
@@ -17,6 +18,7 @@ mod pod_features;
 mod pod_index;
 mod pools;
 mod quota;
+mod rejected_persistence;
 mod sandbox_memory;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,6 +39,7 @@ pub use pod_features::PodFeatures;
 pub use probes::supervisor_client::{
     HttpSupervisors, SupervisorAddress, SupervisorError, Supervisors,
 };
+pub use rejected_persistence::RejectedPersistence;
 
 /// Clients of supervisors and gateways.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use shared::runtime_class;
 
 use crate::config::{Injection, RootPersistence, UserNamespaces};
+use crate::rejected_persistence::RejectedPersistence;
 
 /// Features that a Pod is built with. `Auto` means: known to work, and used where it fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +16,8 @@ pub struct PodFeatures {
     pub user_namespaces: UserNamespaces,
     /// Choice of the mechanism by which new volumes keep files outside of the workspace.
     pub root_persistence: RootPersistence,
+    /// Persistence that the policies of the namespace have rejected.
+    pub rejected: RejectedPersistence,
 }
 
 impl PodFeatures {
@@ -24,7 +27,9 @@ impl PodFeatures {
         match self.root_persistence {
             RootPersistence::None => None,
             RootPersistence::Node => Some(RootMechanism::Node),
-            RootPersistence::Auto | RootPersistence::Overlay if has_namespace => {
+            RootPersistence::Auto | RootPersistence::Overlay
+                if has_namespace && !self.rejected.overlay =>
+            {
                 Some(RootMechanism::Overlay)
             }
             RootPersistence::Archive | RootPersistence::Overlay | RootPersistence::Auto => {
@@ -33,13 +38,14 @@ impl PodFeatures {
         }
     }
 
-    /// The features that no probe changes. Shapes of warm Pods are made with them, so that neither
-    /// a verdict nor another leader replaces warm Pods.
+    /// The features that neither a probe nor a policy changes. Shapes of warm Pods are made with
+    /// them, so that neither a verdict nor another leader replaces warm Pods.
     pub(crate) fn unprobed(self) -> Self {
         Self {
             injection: Injection::InitContainer,
             user_namespaces: self.user_namespaces.unless_auto(),
             root_persistence: self.root_persistence.unless_auto(),
+            rejected: RejectedPersistence::default(),
         }
     }
 

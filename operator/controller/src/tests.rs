@@ -78,6 +78,7 @@ pub(crate) fn build_context<'a>(
             injection: config.pods.injection,
             user_namespaces: config.pods.user_namespaces,
             root_persistence: config.persistence.root,
+            ..PodFeatures::default()
         },
     }
 }

@@ -44,7 +44,7 @@ async fn processes_survive_pauses_on_a_node() {
 }
 
 /// Mechanism that the controller has found out to work.
-async fn best_mechanism(ns: &TestNamespace) -> RootMechanism {
+pub(crate) async fn best_mechanism(ns: &TestNamespace) -> RootMechanism {
     let records = ns.api::<ConfigMap>();
     let records = records.get_opt("sandbox-operator-cluster-probes").await;
     let records = records

@@ -36,6 +36,20 @@ impl TestNamespace {
         Self { client, namespace }
     }
 
+    /// Creates a namespace whose name begins with `name`, with this Pod Security level.
+    pub(crate) async fn with_pod_security(name: &str, level: &str) -> Self {
+        let ns = Self::new(name).await;
+        ns.enforce_pod_security(level);
+        ns
+    }
+
+    /// Sets the Pod Security level. Pods that run stay as they are.
+    pub(crate) fn enforce_pod_security(&self, level: &str) {
+        let label = format!("pod-security.kubernetes.io/enforce={level}");
+        let words = format!("label --overwrite namespace {} {label}", self.namespace);
+        kubectl_words(&words);
+    }
+
     /// The namespace of the sandboxes that the runtime API makes.
     pub(crate) async fn of_gateway() -> Self {
         Self {

@@ -34,3 +34,8 @@ pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 ///
 /// [`PodPersistence`]: crds::contract::persistence::PodPersistence
 pub const PERSISTENCE_ANNOTATION: &str = "openhands.dev/persistence";
+/// Annotation of a Pod that keeps less than asked for because policies rejected a Pod that keeps
+/// more: the [`RejectedPersistence`] as JSON.
+///
+/// [`RejectedPersistence`]: crate::RejectedPersistence
+pub const REJECTED_PERSISTENCE_ANNOTATION: &str = "openhands.dev/rejected-persistence";

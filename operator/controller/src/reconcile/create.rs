@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::api::PostParams;
 
 use super::error::ApplyError;
+use crate::admission_search::AdmissionSearch;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
 use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch, WarmSupply};
@@ -82,11 +83,7 @@ pub(super) async fn pod(
             }
         },
     };
-    let pod = build::pod::pod(&build_context, &params)?;
-    let created = match create_pod(context, entry, &pod).await {
-        Err(error) => retry_without_runtime_class(context, &build_context, &params, error).await?,
-        Ok(created) => created,
-    };
+    let created = create_admitted_pod(context, &build_context, params).await?;
     context.pods.apply(&created);
     let created = reject_terminating(created)?;
     match secret.zip(PodFacts::read(&created)) {
@@ -193,29 +190,55 @@ async fn create_pod(context: &Context, entry: &Entry, pod: &Pod) -> Result<SlimP
     create_owned(&context.client, &entry.key.namespace, &pod, &entry.uid).await
 }
 
-/// Retries with the default runtime class if the cluster lacks the requested one, unless the
-/// installation is strict (`docs/specs/runtime-api.md`, section 7, rule 21).
-async fn retry_without_runtime_class(
+/// Creates the Pod, if need be with the default runtime class, and with the highest persistence that
+/// policies admit. Each failure changes the next attempt, so that there are at most five.
+async fn create_admitted_pod(
+    context: &Context,
+    build_context: &BuildContext<'_>,
+    mut params: PodParams<'_>,
+) -> Result<SlimPod, ApplyError> {
+    let entry = build_context.entry;
+    let class = entry.spec.runtime_class_name.as_deref();
+    let mut search = AdmissionSearch::new(context, &entry.key.namespace, class);
+    loop {
+        let build_context = BuildContext {
+            features: search.features(context),
+            ..*build_context
+        };
+        let pod = build::pod::pod(&build_context, &params)?;
+        match create_pod(context, entry, &pod).await {
+            Ok(created) => {
+                search.record(context);
+                return Ok(created);
+            }
+            Err(error) if search.descend(&pod, &error) => {}
+            Err(error) => {
+                reject_unless_class_missing(context, &build_context, &params, error)?;
+                params.default_class = true;
+            }
+        }
+    }
+}
+
+/// Succeeds if the Pod is to have the default runtime class because the cluster lacks the requested
+/// one, unless the installation is strict (`docs/specs/runtime-api.md`, section 7, rule 21).
+fn reject_unless_class_missing(
     context: &Context,
     build_context: &BuildContext<'_>,
     params: &PodParams<'_>,
     error: CreateError,
-) -> Result<SlimPod, ApplyError> {
+) -> Result<(), ApplyError> {
     // Text of the admission plug-in `RuntimeClass`.
     let is_missing = |class: &&str| match &error {
         CreateError::Forbidden(message) => api_messages::is_runtime_class_missing(message, class),
         _ => false,
     };
-    let Some(class) = requested_runtime_class(build_context).filter(is_missing) else {
+    let class = requested_runtime_class(build_context).filter(|_| !params.default_class);
+    let Some(class) = class.filter(is_missing) else {
         return Err(error.into());
     };
     if context.config.classes.strict {
         return Err(ApplyError::NoRuntimeClass(class.to_owned()));
     }
-    let params = PodParams {
-        default_class: true,
-        ..*params
-    };
-    let pod = build::pod::pod(build_context, &params)?;
-    Ok(create_pod(context, build_context.entry, &pod).await?)
+    Ok(())
 }

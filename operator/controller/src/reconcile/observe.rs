@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::config::Deadlines;
 use crate::context::Context;
 use crate::facts::{Facts, PodFacts, QuotaDecision, WarmMatch, WarmSupply};
+use crate::pod_features::PodFeatures;
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::build::command::{effective_command, plugins};
@@ -172,16 +173,21 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         made_from.is_some_and(|revision| revision.differs_from(entry.generation, &entry.spec));
     let lifecycle = entry.spec.lifecycle.as_ref();
     let command = effective_command(&entry.spec, context.config.native_executor);
+    let pod = facts.pod.as_ref();
+    let features = PodFeatures {
+        rejected: pod.map_or_else(Default::default, |pod| pod.rejected_persistence),
+        ..context.pod_features()
+    };
     Some(Observed {
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
         url: context.config.urls(&entry).runtime(&entry.runtime_id),
         level: level(
             &entry,
             &context.config,
-            context.pod_features(),
+            features,
             facts.pod.as_ref().map(PodFacts::level),
         ),
-        persistence_obstacle: obstacle(&entry, &context.config, context.pod_features()),
+        persistence_obstacle: obstacle(&entry, &context.config, features),
         plugins: plugins::names(&command.unwrap_or_default()),
         facts,
         entry,

@@ -37,6 +37,18 @@ pub fn is_runtime_class_missing(message: &str, class: &str) -> bool {
     message.contains(&format!("RuntimeClass \"{class}\" not found"))
 }
 
+/// A policy rejects a Pod for what it may do: Pod Security, a `ValidatingAdmissionPolicy`, a webhook,
+/// or the security context constraints of `OpenShift`. Other rejections (quotas, limits, roles,
+/// missing classes) say nothing about privileges. The status code tells less than the text: a
+/// `ValidatingAdmissionPolicy` answers 422 unless it sets another, and a webhook any.
+pub fn is_policy_rejection(message: &str) -> bool {
+    let has_both = |of: &str, denial: &str| message.contains(of) && message.contains(denial);
+    message.contains("violates PodSecurity \"")
+        || has_both("ValidatingAdmissionPolicy '", " denied request: ")
+        || has_both("admission webhook \"", " denied the request")
+        || message.contains("unable to validate against any security context constraint")
+}
+
 /// etcd or the connection to it rejects the size; the API server reports an internal error.
 pub fn is_object_too_large(message: &str) -> bool {
     message.contains("request is too large") || message.contains("message larger than max")
@@ -122,6 +134,28 @@ mod tests {
         let class = r#"pods "a" is forbidden: pod rejected: RuntimeClass "runsc" not found"#;
         assert!(is_runtime_class_missing(class, "runsc"));
         assert!(!is_runtime_class_missing(class, "run"));
+        assert_recognized(
+            is_policy_rejection,
+            &[
+                // Pod Security, 1.34.
+                r#"pods "a" is forbidden: violates PodSecurity "baseline:latest": non-default capabilities (container "sandbox" must not include "CHECKPOINT_RESTORE", "SYS_PTRACE" in securityContext.capabilities.add), seccompProfile (container "sandbox" must not set securityContext.seccompProfile.type to "Unconfined")"#,
+                // A ValidatingAdmissionPolicy, 1.34: the code is 422 if the policy sets no reason.
+                r#"pods "a" is forbidden: ValidatingAdmissionPolicy 'seccomp' with binding 'all' denied request: failed expression: false"#,
+                // A webhook, 1.34, with and without a message of its own.
+                r#"admission webhook "validate.example.com" denied the request: no capabilities"#,
+                r#"admission webhook "validate.example.com" denied the request without explanation"#,
+                // OpenShift 4.
+                r#"pods "a" is forbidden: unable to validate against any security context constraint: [provider "restricted-v2": .containers[0].capabilities.add: Invalid value: "SYS_ADMIN": capability may not be added]"#,
+            ],
+            &[
+                class,
+                r#"pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9"#,
+                r#"pods "a" is forbidden: maximum cpu usage per Container is 1, but limit is 2"#,
+                r#"pods "a" is forbidden: error looking up service account ns/b: serviceaccount "b" not found"#,
+                r#"pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "ns""#,
+                r#"Pod "a" is invalid: spec.containers[0].image: Required value"#,
+            ],
+        );
         assert_recognized(
             is_object_too_large,
             &[

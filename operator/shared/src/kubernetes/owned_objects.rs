@@ -126,6 +126,16 @@ where
 }
 
 impl CreateError {
+    /// Returns whether an admission policy rejects the object for what it may do.
+    pub fn is_policy_rejection(&self) -> bool {
+        match self {
+            Self::Forbidden(message) | Self::Invalid(message) => {
+                api_messages::is_policy_rejection(message)
+            }
+            _ => false,
+        }
+    }
+
     /// Error category for metrics.
     pub fn category(&self) -> &'static str {
         match self {

@@ -11,9 +11,10 @@ use kube::api::Preconditions;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::{PoolError, PoolReconciler, VOLUME_DELAY, lacks_volume};
+use crate::admission_search::AdmissionSearch;
 use crate::pools::Pool;
 use crate::pools::resize::is_supported;
-use crate::pools::shape::WarmTemplate;
+use crate::pools::shape::{WarmPods, WarmTemplate};
 use crate::pools::warm_pods::{UnansweredCreation, WarmPod};
 use crate::reconcile::build::PoolRef;
 use shared::index::Key;
@@ -60,24 +61,56 @@ impl PoolReconciler {
             name: name.unwrap_or_else(|| names::warm_pod(&pool.name, &random)),
         };
         let is_small = template.idle.is_some() && is_supported(&self.context).await?;
-        let pods = self.warm_pods();
-        let pod = pods.build(key.clone(), owner, template, is_small)?;
         let mut creation = UnansweredCreation {
             index: warm,
             pool,
             name: &key.name,
             is_answered: false,
         };
-        let created = create_owned(&self.context.client, namespace, &pod, &owner.uid).await;
+        let created = self
+            .create_admitted_pod(&key, owner, template, is_small)
+            .await;
         creation.is_answered = match &created {
-            Err(CreateError::Call(error)) => error.code().is_some_and(|code| code < 500),
+            Err(PoolError::Create(CreateError::Call(error))) => {
+                error.code().is_some_and(|code| code < 500)
+            }
             _ => true,
         };
         drop(creation);
-        let created: SlimPod = created?;
+        let created = created?;
         warm.apply(pool.clone(), &created, false);
         let uid = created.metadata.uid.unwrap_or_default();
         self.create_volume(key, owner, &template.spec, &uid).await
+    }
+
+    /// Creates the Pod with the highest persistence that policies admit. Each rejection leads to less,
+    /// so that there are at most four attempts.
+    async fn create_admitted_pod(
+        &self,
+        key: &Key,
+        owner: &PoolRef,
+        template: &WarmTemplate,
+        is_small: bool,
+    ) -> Result<SlimPod, PoolError> {
+        let (context, namespace) = (&*self.context, &key.namespace);
+        let class = template.spec.runtime_class_name.as_deref();
+        let mut search = AdmissionSearch::new(context, namespace, class);
+        loop {
+            let pods = WarmPods {
+                features: search.features(context),
+                ..self.warm_pods()
+            };
+            let pod = pods.build(key.clone(), owner, template, is_small)?;
+            let created = create_owned(&context.client, namespace, &pod, &owner.uid).await;
+            match created {
+                Err(error) if search.descend(&pod, &error) => {}
+                Err(error) => return Err(error.into()),
+                Ok(created) => {
+                    search.record(context);
+                    return Ok(created);
+                }
+            }
+        }
     }
 
     /// Creates the PVC of a Pod, if the template has a workspace. The Pod waits for it.

@@ -11,6 +11,7 @@ use super::BuildContext;
 use super::security_profile::Profile;
 use crate::config::{ControllerConfig, DefaultLevel, UserNamespaces};
 use crate::pod_features::PodFeatures;
+use crate::rejected_persistence::RejectedPersistence;
 
 /// Directory of the volume with the files of the workspace, if the volume has state as well.
 pub(super) const WORKSPACE_DIR: &str = "workspace";
@@ -78,6 +79,18 @@ pub enum PersistenceObstacle {
         mount it in"
     )]
     NoUserNamespace,
+    #[error("Pod Security or another policy of the namespace refuses Pods that can save processes")]
+    MemoryRejected,
+    #[error(
+        "Pod Security or another policy of the namespace refuses Pods that can save files outside \
+        of the workspace"
+    )]
+    RootRejected,
+    #[error(
+        "the changed files are in an overlay on the volume, and Pod Security or another policy of \
+        the namespace refuses Pods that can mount it"
+    )]
+    OverlayRejected,
 }
 
 /// The level that the spec asks for, or else the default of the installation.
@@ -132,10 +145,13 @@ pub fn obstacle(
     let requested = requested_level(entry, config, features);
     match pod_persistence(entry, config, features) {
         Err(obstacle) => Some(obstacle),
-        Ok(Some(pod)) if pod.level < requested && config.persistence.memory => {
-            Some(PersistenceObstacle::OtherUserOfProcesses)
-        }
-        Ok(Some(pod)) if pod.level < requested => Some(PersistenceObstacle::NoMemory),
+        Ok(Some(pod)) if pod.level < requested => Some(if !config.persistence.memory {
+            PersistenceObstacle::NoMemory
+        } else if has_other_user(&entry.spec) {
+            PersistenceObstacle::OtherUserOfProcesses
+        } else {
+            PersistenceObstacle::MemoryRejected
+        }),
         Ok(_) => None,
     }
 }
@@ -180,6 +196,12 @@ pub fn pod_persistence(
         Err(PersistenceObstacle::OtherUser)
     } else if root == RootMechanism::Overlay && !has_namespace {
         Err(PersistenceObstacle::NoUserNamespace)
+    } else if root == RootMechanism::Overlay && features.rejected.overlay {
+        // Only a volume that has an overlay already: a new one gets an archive. An archive beside
+        // the overlay would hide the files that are in it.
+        Err(PersistenceObstacle::OverlayRejected)
+    } else if root == RootMechanism::Archive && features.rejected.archive {
+        Err(PersistenceObstacle::RootRejected)
     } else {
         let profile = Profile::of(spec, config);
         let lacking = |name: &&&&str| !profile.capabilities().any(|own| own == ***name);
@@ -188,8 +210,10 @@ pub fn pod_persistence(
             RootMechanism::Archive => ARCHIVE,
             RootMechanism::Overlay => OVERLAY,
         };
-        let keeps_memory =
-            level == PersistenceLevel::Memory && config.persistence.memory && !has_other_user(spec);
+        let keeps_memory = level == PersistenceLevel::Memory
+            && config.persistence.memory
+            && !has_other_user(spec)
+            && !features.rejected.memory;
         let of_memory = if keeps_memory { MEMORY } else { &[] };
         let needed: BTreeSet<_> = of_root.iter().chain(of_memory).collect();
         Ok(Some(PodPersistence {
@@ -214,6 +238,14 @@ impl BuildContext<'_> {
     pub(super) fn persistence(&self) -> Option<PodPersistence> {
         let persistence = pod_persistence(self.entry, self.config, self.features);
         persistence.ok().flatten()
+    }
+
+    /// Persistence that policies have rejected, if the sandbox asks for any.
+    pub(super) fn rejected_persistence(&self) -> Option<RejectedPersistence> {
+        let is_asked_for =
+            requested_level(self.entry, self.config, self.features) > PersistenceLevel::Workspace;
+        let rejected = self.features.rejected;
+        (is_asked_for && !rejected.is_empty()).then_some(rejected)
     }
 
     /// Access to the state of the sandbox, for the init message of a Pod that runs this image.

@@ -19,7 +19,7 @@ use crate::config::Injection;
 use crate::facts::{
     ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION, IMAGE_VOLUME,
     KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION, PodIdentity,
-    RESTARTS_ANNOTATION,
+    REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -132,6 +132,12 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
         .and_then(|persistence| serde_json::to_string(&persistence).ok())
     {
         notes.insert(PERSISTENCE_ANNOTATION.to_owned(), text);
+    }
+    if let Some(text) = context
+        .rejected_persistence()
+        .and_then(|rejected| serde_json::to_string(&rejected).ok())
+    {
+        notes.insert(REJECTED_PERSISTENCE_ANNOTATION.to_owned(), text);
     }
     let rotation = key_rotation(&context.entry.spec);
     if rotation > 0 {

@@ -1,5 +1,7 @@
 //! Creation in a cluster without a runtime class, and with Secrets that exist already.
 
+mod persistence;
+
 use std::sync::Arc;
 
 use crds::sandbox::SandboxSpec;

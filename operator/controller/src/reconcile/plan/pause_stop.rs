@@ -18,6 +18,7 @@ impl Planner<'_> {
         self.plan.status.stopped_at = None;
         if let Some(pod) = &self.facts.pod {
             if !self.awaits_save(pod) {
+                self.record_end_below_level(pod);
                 self.ensure_pod_deleted(pod);
             }
             return;

@@ -82,6 +82,14 @@ impl Planner<'_> {
         });
     }
 
+    /// Records the end of a Pod that keeps its workspace only although more is asked for, while the
+    /// Pod can still tell the reason.
+    pub(super) fn record_end_below_level(&mut self, pod: &PodFacts) {
+        if pod.persistence.is_none() && self.obstacle().is_some() {
+            self.record_end_without_save();
+        }
+    }
+
     /// Records what a Pod has left that ended without a call to save: one of level `Workspace`, or
     /// one that its node or another client ended. A save since the sandbox was last ready stands.
     pub(super) fn record_end_without_save(&mut self) {

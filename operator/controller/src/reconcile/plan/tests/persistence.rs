@@ -149,6 +149,34 @@ fn pause_of_level_workspace_says_so_and_why() {
 }
 
 #[test]
+fn reason_of_a_pod_with_less_persistence_outlives_the_pod() {
+    for phase in [Phase::Pausing, Phase::Paused] {
+        let mut fixture = PlanFixture::running();
+        fixture.entry.status.root_mechanism = Some(RootMechanism::Overlay);
+        fixture.spec().persistence = Some(PersistenceLevel::Root);
+        fixture.obstacle = Some(PersistenceObstacle::OverlayRejected);
+        fixture.set_desired_state(DesiredState::Paused);
+        fixture.plan_and_apply();
+        assert_eq!(fixture.status().phase, Phase::Pausing);
+        if phase == Phase::Paused {
+            fixture.lose_pod();
+            // The rejection was known by the Pod.
+            fixture.obstacle = None;
+            fixture.advance(5);
+            fixture.plan_and_apply();
+        }
+        let status = fixture.status();
+        let persisted = status.persisted.clone().unwrap();
+        assert_eq!(
+            (status.phase, persisted.level),
+            (phase, PersistenceLevel::Workspace)
+        );
+        let reason = PersistenceObstacle::OverlayRejected.to_string();
+        assert_eq!(persisted.reason, Some(reason));
+    }
+}
+
+#[test]
 fn pod_that_ended_before_a_save_leaves_what_its_mechanism_has_on_the_volume() {
     for (mechanism, level) in [
         (RootMechanism::Archive, PersistenceLevel::Workspace),
