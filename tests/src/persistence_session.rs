@@ -256,7 +256,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
 }
 
 /// Pauses and waits until the status says what was kept.
-async fn pause(session: &Session) -> Value {
+pub async fn pause(session: &Session) -> Value {
     session.change_state("pause").await;
     for _ in 0..MAX_POLLS {
         let info = session.info().await;

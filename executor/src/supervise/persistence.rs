@@ -86,7 +86,15 @@ impl Persistence {
             Some(pod) if pod.level == PersistenceLevel::Memory => {
                 Some(ProcessState::prepare(pod.limits, directories.clone(), programs).await)
             }
-            _ => None,
+            Some(_) => {
+                let store = directories.store.clone();
+                let removed = spawn_blocking(move || memory::remove(&store)).await;
+                if let Ok(Err(error)) = removed {
+                    tracing::error!(%error, "cannot remove saved processes");
+                }
+                None
+            }
+            None => None,
         };
         let workspace = KeptState::of(PersistenceLevel::Workspace);
         let root = match pod.as_ref().map(|pod| pod.root) {

@@ -120,23 +120,30 @@ impl Volumes {
     }
 
     pub(super) fn run_with(&self, init: &Init, criu: &Path) -> Container {
-        let container = self.dormant(criu, None);
-        let response = start(&container, init);
-        assert_eq!(response.status, 200, "{}", response.body);
-        container
+        started(self.dormant(criu, None, PersistenceLevel::Memory), init)
+    }
+
+    /// As [`Self::run`], at another level.
+    pub(super) fn run_at(&self, level: PersistenceLevel, init: &Init) -> Container {
+        started(self.dormant(&self.criu, None, level), init)
     }
 
     /// A container without a command.
     pub(super) fn waiting(&self) -> Container {
-        self.dormant(&self.criu, None)
+        self.dormant(&self.criu, None, PersistenceLevel::Memory)
     }
 
     /// A container without a command, with a prestarted program.
     pub(super) fn prestarted(&self, prestart: &Prestart) -> Container {
-        self.dormant(&self.criu, Some(prestart))
+        self.dormant(&self.criu, Some(prestart), PersistenceLevel::Memory)
     }
 
-    fn dormant(&self, criu: &Path, prestart: Option<&Prestart>) -> Container {
+    fn dormant(
+        &self,
+        criu: &Path,
+        prestart: Option<&Prestart>,
+        level: PersistenceLevel,
+    ) -> Container {
         let state = tempfile::tempdir().unwrap();
         let mut inner = supervise_command(BINARY, state.path());
         inner
@@ -146,7 +153,7 @@ impl Volumes {
             .arg(criu)
             .env(
                 "SANDBOX_PERSISTENCE",
-                Self::persistence(PersistenceLevel::Memory, RootMechanism::Node),
+                Self::persistence(level, RootMechanism::Node),
             )
             .env("SANDBOX_NODE_ROOT", r#"{"level": "Root"}"#)
             .env("TMPDIR", self.work());
@@ -179,6 +186,12 @@ pub(super) fn namespaces(of_users: bool) -> Command {
         .args(["--pid", "--mount", "--ipc"])
         .args(["--fork", "--kill-child", "--mount-proc"]);
     command
+}
+
+fn started(container: Container, init: &Init) -> Container {
+    let response = start(&container, init);
+    assert_eq!(response.status, 200, "{}", response.body);
+    container
 }
 
 impl Container {

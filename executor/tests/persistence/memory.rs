@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crds::contract::control::{Init, Probe};
+use crds::contract::persistence::PersistenceLevel;
 use crds::contract::prestart::{Handover, Prestart};
 use serde_json::json;
 
@@ -99,6 +100,24 @@ fn processes_go_on_once_in_another_container() {
         reason.ends_with("they went on before, and do so once only"),
         "{reason}"
     );
+}
+
+#[test]
+fn processes_do_not_go_on_after_a_start_of_a_lower_level() {
+    let test = "processes_do_not_go_on_after_a_start_of_a_lower_level";
+    let Some(volumes) = Volumes::new(test) else {
+        return;
+    };
+    let number = saved_counter(&volumes);
+    let mut container = volumes.run_at(PersistenceLevel::Root, &counter(&volumes));
+    container.line();
+    assert_eq!(kept(&save(&container))["level"], "Root");
+    container.end();
+    let mut container = volumes.run(&counter(&volumes));
+    assert_ne!(container.line(), format!("up {number}"));
+    let restored = container.restored();
+    assert_eq!(restored["level"], "Root", "{restored}");
+    assert!(restored["reason"].is_null(), "{restored}");
 }
 
 #[test]

@@ -4,12 +4,13 @@ use crds::contract::persistence::RootMechanism;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tests::persistence_session::{
-    Workload, body_with_processes, changed_files_survive_pauses, processes_survive_pauses,
+    Workload, body_with_processes, changed_files_survive_pauses, pause, processes_survive_pauses,
     start_body,
 };
 use tests::session::Session;
 
 use crate::installation::{API_KEY, IMAGE, api};
+use crate::node_control::kill_container;
 use crate::test_namespace::TestNamespace;
 
 /// Ten pauses, each with a new Pod.
@@ -27,7 +28,9 @@ async fn changed_files_survive_pauses_on_a_node() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn processes_survive_pauses_on_a_node() {
-    let body = body_with_processes("processes", IMAGE, "root");
+    let mut body = body_with_processes("processes", IMAGE, "root");
+    // Room for the array.
+    body["resource_factor"] = Value::from(4);
     let session = Session::start(&api(), API_KEY, &body).await;
     // An archive gives files new inode numbers, and SQLite refuses to write then.
     let directory = match best_mechanism(&TestNamespace::of_gateway().await).await {
@@ -40,6 +43,42 @@ async fn processes_survive_pauses_on_a_node() {
         kernel_mib: 200,
     };
     processes_survive_pauses(&session, workload).await;
+    session.change_state("stop").await;
+}
+
+/// The first process is killed without a warning after a pause that kept processes.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn crash_keeps_files_of_the_last_pause_and_runs_no_process_twice() {
+    let ns = TestNamespace::of_gateway().await;
+    let body = body_with_processes("crashed", IMAGE, "root");
+    let session = Session::start(&api(), API_KEY, &body).await;
+    session
+        .run("echo saved >/etc/saved; sleep 100000 & disown")
+        .await;
+    let paused = pause(&session).await;
+    assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
+    session.change_state("resume").await;
+    session.ready().await;
+    let count = "grep -lsx sleep /proc/[0-9]*/comm | wc -l";
+    assert_eq!(session.run(count).await, "1");
+    session
+        .run("echo later >/etc/later; echo later >/workspace/later; sync")
+        .await;
+    let before = ns.ready(&session.id).await;
+    ns.reported(&session.id).await;
+    kill_container(&ns.get(&session.id).await);
+    let after = ns.ready_again(&session.id, 1).await;
+    assert_eq!(after.incarnation, before.incarnation + 1);
+    assert_eq!(session.run(count).await, "0");
+    let files = session
+        .run("cat /etc/saved /workspace/later; cat /etc/later 2>/dev/null || echo none")
+        .await;
+    let expected = match best_mechanism(&ns).await {
+        RootMechanism::Overlay => "saved\nlater\nlater",
+        RootMechanism::Archive | RootMechanism::Node => "saved\nlater\nnone",
+    };
+    assert_eq!(files, expected);
     session.change_state("stop").await;
 }
 

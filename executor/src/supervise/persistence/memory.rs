@@ -70,6 +70,12 @@ pub(super) enum MemoryError {
     Checkpoint(#[from] CheckpointError),
 }
 
+/// Removes what an earlier Pod saved, for one of a lower level: its files change without the
+/// processes. `store` is the mount point.
+pub(super) fn remove(store: &Path) -> io::Result<()> {
+    Store::open(store)?.remove(FOLDER)
+}
+
 impl MemoryStore {
     /// Opens the directory below the mount point of the store. `scratch` is a directory in memory.
     pub(super) fn open(
