@@ -121,8 +121,8 @@ pub fn level(
     of_pod.unwrap_or_else(|| requested_level(entry, config, features))
 }
 
-/// Returns whether a sandbox of a client has level `Root` although nobody asked for it. A recorded
-/// volume stays as it is, and nothing that lacks is worth a word.
+/// Returns whether a sandbox of a client has level `Root` without asking for it. A recorded volume
+/// stays as it is, and an obstacle is no fault.
 fn keeps_root_unasked(entry: &Entry, features: PodFeatures) -> bool {
     let (spec, status) = (&*entry.spec, &entry.status);
     let root = status.root_mechanism.or(features.root());
