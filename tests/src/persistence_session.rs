@@ -109,9 +109,10 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
 
 /// A server with a random token and the number of its answers, which it counts in memory, in shared
 /// memory of two kinds and in a database that it holds open. It uses files without a path: the
-/// semaphore of its lock, and a library that was replaced, if it can be.
+/// semaphore of its lock, and a library that was replaced, if it can be. It says whether a connection to
+/// itself, in which a byte waits, is open.
 const SERVER: &str = r#"
-import http.server, multiprocessing, multiprocessing.shared_memory, os, shutil, sqlite3, sys
+import http.server, multiprocessing, multiprocessing.shared_memory, os, shutil, socket, sqlite3, sys
 
 token, answers = os.urandom(8).hex(), 0
 counter = multiprocessing.Value("i", 0)
@@ -122,6 +123,19 @@ library = next(line.split()[-1] for line in open("/proc/self/maps") if "libsqlit
 if os.access(os.path.dirname(library), os.W_OK):
     shutil.copy(library, library + ".new")
     os.rename(library + ".new", library)
+
+listener = socket.create_server(("127.0.0.1", 0))
+near = socket.create_connection(listener.getsockname())
+far = listener.accept()[0]
+near.send(b"x")
+
+def connection():
+    try:
+        if far.recv(1) == b"x" and near.send(b"x") == 1:
+            return "open"
+    except OSError:
+        pass
+    return "closed"
 
 def count():
     with counter.get_lock():
@@ -139,7 +153,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         rows = database.execute("select count(*) from answers").fetchone()[0]
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(f"{token} {answers} {counter.value} {block.buf[0]} {rows}".encode())
+        self.wfile.write(f"{token} {answers} {counter.value} {block.buf[0]} {rows} {connection()}".encode())
     def log_message(self, *_):
         pass
 http.server.HTTPServer(("127.0.0.1", 7070), Handler).serve_forever()
@@ -171,6 +185,8 @@ pub struct Workload {
     pub rounds: u32,
     /// Directory of a database that is held open. Its files keep their inode numbers.
     pub directory: &'static str,
+    /// Connections of processes to each other go on.
+    pub keeps_connections: bool,
     /// MiB of an array of the Jupyter kernel; 0: the sandbox has no kernel.
     pub kernel_mib: u32,
 }
@@ -181,8 +197,10 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
     let Workload {
         rounds,
         directory,
+        keeps_connections,
         kernel_mib,
     } = workload;
+    let connection = if keeps_connections { "open" } else { "closed" };
     let script = json!({"path": "/workspace/server.py", "content": SERVER});
     session.act("write", script).await.success();
     session
@@ -219,7 +237,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
     let ask = "echo \"$(greet) $PWD $(jobs | wc -l)\"; curl -s 127.0.0.1:7070";
     let wait = "curl -s --retry 50 --retry-delay 1 --retry-connrefused 127.0.0.1:7070 || cat /workspace/server.log";
     let first = session.run(wait).await;
-    let token = first.strip_suffix(" 1 1 1 1").expect(&first);
+    let token = first.strip_suffix(" 1 1 1 1 open").expect(&first);
     let shell = session.run("echo \"$(greet) $PWD $(jobs | wc -l)\"").await;
     let sum = "import hashlib; n += 1; print(hashlib.sha256(data).hexdigest(), n)";
     let digest = async || {
@@ -243,7 +261,10 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
         assert_eq!(info["incarnation"], incarnation, "{info}");
         let n = round + 1;
         let answer = session.run(ask).await;
-        assert_eq!(answer, format!("{shell}\n{token} {n} {n} {n} {n}"));
+        assert_eq!(
+            answer,
+            format!("{shell}\n{token} {n} {n} {n} {n} {connection}")
+        );
         if has_kernel {
             let hash = first_digest.strip_suffix(" 1").expect(&first_digest);
             assert_eq!(digest().await, format!("{hash} {n}"));

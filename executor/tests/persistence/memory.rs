@@ -117,7 +117,8 @@ fn processes_do_not_go_on_after_a_start_of_a_lower_level() {
     assert_ne!(container.line(), format!("up {number}"));
     let restored = container.restored();
     assert_eq!(restored["level"], "Root", "{restored}");
-    assert!(restored["reason"].is_null(), "{restored}");
+    let reason = "processes did not go on: they were not saved";
+    assert_eq!(restored["reason"], reason);
 }
 
 #[test]

@@ -40,9 +40,41 @@ async fn processes_survive_pauses_on_a_node() {
     let workload = Workload {
         rounds: ROUNDS,
         directory,
+        keeps_connections: true,
         kernel_mib: 200,
     };
     processes_survive_pauses(&session, workload).await;
+    session.change_state("stop").await;
+}
+
+/// As a port-forward would, a process of `kubectl exec` has a connection to one of the sandbox.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn connection_of_another_process_in_the_pod_ends_with_a_pause() {
+    let ns = TestNamespace::of_gateway().await;
+    let body = body_with_processes("connected", IMAGE, "root");
+    let session = Session::start(&api(), API_KEY, &body).await;
+    let server = "import socket; far = socket.create_server(('127.0.0.1', 7072)).accept()[0]; \
+        open('/workspace/begun', 'w'); far.recv(1); open('/workspace/ended', 'w')";
+    session
+        .run(&format!("python3 -c \"{server}\" & disown"))
+        .await;
+    let client = "import socket, time; \
+        near = socket.create_connection(('127.0.0.1', 7072)); time.sleep(1000)";
+    let until =
+        |name: &str| format!("until [ -e /workspace/{name} ]; do sleep 0.1; done; echo {name}");
+    let wait = until("begun");
+    let script = format!("python3 -c \"{client}\" >/dev/null 2>&1 & {wait}");
+    assert_eq!(ns.exec(&session.id, &script).trim(), "begun");
+    assert_eq!(
+        session.run("ls /workspace/ended 2>&1").await,
+        "ls: cannot access '/workspace/ended': No such file or directory"
+    );
+    let paused = pause(&session).await;
+    assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
+    session.change_state("resume").await;
+    session.ready().await;
+    assert_eq!(session.run(&until("ended")).await, "ended");
     session.change_state("stop").await;
 }
 

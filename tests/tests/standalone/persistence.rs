@@ -60,6 +60,8 @@ async fn processes_survive_pauses_on_one_machine() {
         let workload = Workload {
             rounds,
             directory: "/workspace",
+            // The network is not in the user namespace of sandboxes.
+            keeps_connections: false,
             kernel_mib,
         };
         processes_survive_pauses(&session, workload).await;

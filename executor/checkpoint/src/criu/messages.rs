@@ -8,6 +8,8 @@ const NOTIFY: u64 = 6;
 /// Errors and warnings.
 const LOG_LEVEL: u64 = 2;
 const CGROUPS_IGNORE: u64 = 0;
+/// The tree stands still, so that nothing is sent within its network.
+const NETWORK_LOCK_SKIP: u64 = 3;
 /// Largest file without a name that is saved with the tree, in bytes; CRIU's default is 1 MiB.
 const GHOST_FILE_BYTES: u64 = 64 << 20;
 
@@ -24,6 +26,7 @@ impl CommonOptions {
     fn writer(&self) -> MessageWriter {
         MessageWriter::default()
             .number(1, u64::from(self.folder.unsigned_abs()))
+            .flag(5, true) // tcp_established: with tcp_close, those of the loopback network
             .flag(7, true) // shell_job: a terminal may have its master outside
             .flag(8, true) // file_locks
             .number(9, LOG_LEVEL)
@@ -31,8 +34,10 @@ impl CommonOptions {
             .number(34, CGROUPS_IGNORE)
             .number(35, GHOST_FILE_BYTES)
             .number(45, self.timeout)
+            .flag(46, true) // tcp_skip_in_flight: connections that wait to be accepted are closed
             .flag(50, true) // orphan_pts_master
             .flag(52, true) // tcp_close
+            .number(64, NETWORK_LOCK_SKIP)
             .flag(67, true) // unprivileged
             .flag(71, true) // log_to_stderr
     }

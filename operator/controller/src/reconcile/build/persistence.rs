@@ -40,13 +40,14 @@ pub(crate) const OVERLAY: &[&str] = &[
 ];
 
 /// Capabilities of a supervisor that saves and restores processes of all users, with files that have
-/// no path.
+/// no path and connections within the Pod.
 const MEMORY: &[&str] = &[
     "CHECKPOINT_RESTORE",
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
     "KILL",
+    "NET_ADMIN",
     "SETGID",
     "SETPCAP",
     "SETUID",
