@@ -26,7 +26,7 @@ const HOLDER: &str = "import os, sys, time\n\
     while True: time.sleep(0.1)\n";
 
 /// Content of one sandbox.
-struct Load {
+struct BenchmarkLoad {
     level: &'static str,
     /// MiB of a process.
     memory: u64,
@@ -34,15 +34,15 @@ struct Load {
     file: u64,
 }
 
-const fn load(level: &'static str, memory: u64, file: u64) -> Load {
-    Load {
+const fn load(level: &'static str, memory: u64, file: u64) -> BenchmarkLoad {
+    BenchmarkLoad {
         level,
         memory,
         file,
     }
 }
 
-const LOADS: [Load; 6] = [
+const LOADS: [BenchmarkLoad; 6] = [
     load("Workspace", 0, 0),
     load("Root", 0, 0),
     load("Root", 0, 128),
@@ -94,7 +94,7 @@ async fn measure(api: &str, key: &str, image: &str) {
     }
 }
 
-impl Load {
+impl BenchmarkLoad {
     /// Sorted times of pauses and of resumes, and the bytes that the last pause kept.
     async fn rounds(&self, session: &Session) -> (Vec<Duration>, Vec<Duration>, u64) {
         if self.memory > 0 {

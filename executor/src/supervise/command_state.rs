@@ -46,6 +46,10 @@ impl CommandState {
         report.state != SupervisorState::Dormant || report.detail.is_none()
     }
 
+    pub(super) fn is_ready(&self) -> bool {
+        self.0.borrow().state == SupervisorState::Ready
+    }
+
     pub(super) fn report(&self) -> ReadyReport {
         self.0.borrow().clone()
     }

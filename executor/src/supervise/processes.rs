@@ -15,8 +15,8 @@ use super::reaper;
 const KILLED: u8 = 128 + 9;
 /// Exit status of a command whose processes were saved at SIGTERM.
 const TERMINATED: u8 = 128 + 15;
-/// Maximum time of a save at SIGTERM: half of the default grace period of a Pod, so that a command
-/// that could not be saved still has time to end.
+/// Time of a save at SIGTERM, with all attempts: half of the default grace period of a Pod, so that a
+/// command that could not be saved still has time to end.
 const EVICTION_TIME: Duration = Duration::from_secs(5);
 
 impl Supervisor {
@@ -36,8 +36,12 @@ impl Supervisor {
     }
 
     /// Saves the processes of a command whose Pod ends without a call, by an eviction or a drain. `None`
-    /// if the command goes on: the Pod is of a lower level, or the save has failed.
+    /// if the command goes on: the Pod is of a lower level, the save has failed, or the command is not
+    /// ready. One that never gets ready would not after a restore either.
     pub(super) async fn end_for_eviction(&mut self, child: Pid) -> Option<CommandEnd> {
+        if !self.lifecycle.is_ready() {
+            return None;
+        }
         let processes = self
             .save_processes(child, None, Some(EVICTION_TIME))
             .await?;

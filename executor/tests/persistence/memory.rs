@@ -85,7 +85,8 @@ fn processes_go_on_once_in_another_container() {
     let meta = fs::read(volumes.saved("meta.json")).unwrap();
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 3"));
-    // An eviction saves them as well.
+    // An eviction saves them as well, once the command is ready.
+    ready(container.address, 20);
     assert_eq!(container.stop(), 143);
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 4"));
@@ -196,6 +197,7 @@ while True: time.sleep(1)
     // At an eviction, too.
     let mut container = volumes.run(&init);
     assert_eq!(container.line(), "filter 0");
+    ready(container.address, 20);
     assert_eq!(container.stop(), 0);
 
     // Without the program.

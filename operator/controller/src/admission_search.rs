@@ -27,6 +27,16 @@ impl AdmissionSearch {
         }
     }
 
+    /// Begins at the top, for a sandbox whose saved state a Pod with less persistence would leave out
+    /// or discard.
+    pub(crate) fn from_the_top(namespace: &str, class: Option<&str>) -> Self {
+        Self {
+            scope: (namespace.to_owned(), class.map(str::to_owned)),
+            rejected: RejectedPersistence::default(),
+            has_news: false,
+        }
+    }
+
     /// Features of the next Pod to try.
     pub(crate) fn features(&self, context: &Context) -> PodFeatures {
         PodFeatures {

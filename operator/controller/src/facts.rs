@@ -303,10 +303,14 @@ impl PodFacts {
         ran_at.duration_since(self.created_at?).try_into().ok()
     }
 
-    /// Level that the Pod was built for.
+    /// Level that the Pod was built for: at least `Root` if its volume has state, whether policies
+    /// admitted that the Pod keeps any or not.
     pub fn level(&self) -> PersistenceLevel {
-        let persistence = self.persistence.as_ref();
-        persistence.map(|it| it.level).unwrap_or_default()
+        match &self.persistence {
+            Some(persistence) => persistence.level,
+            None if self.rejected_persistence.is_empty() => PersistenceLevel::Workspace,
+            None => PersistenceLevel::Root,
+        }
     }
 
     /// Returns whether the Pod was warm before its sandbox claimed it.

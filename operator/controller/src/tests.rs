@@ -73,6 +73,7 @@ pub(crate) fn build_context<'a>(
         keys,
         url: "https://abcdefghijklmnop.rt.example.com",
         deadlines: Deadlines::default(),
+        level: entry.spec.persistence.unwrap_or_default(),
         pool: None,
         features: PodFeatures {
             injection: config.pods.injection,

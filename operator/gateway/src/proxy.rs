@@ -204,11 +204,13 @@ impl Proxy {
         if matches!(sent, Err(ProxyError::Unreachable)) && can_retry(&sent) {
             sent = self.retry_until_port_listens(request, entry).await;
         }
+        if let Err(error) = sent
+            && can_retry(&sent)
+        {
+            let entry = self.readmit(entry, error, request.is_probe).await?;
+            sent = self.send_to(request, &entry).await;
+        }
         match sent {
-            Err(error) if can_retry(&sent) => {
-                let entry = self.readmit(entry, error, request.is_probe).await?;
-                self.send_to(request, &entry).await
-            }
             Err(ProxyError::PodGone | ProxyError::ConnectionBroken) if self.is_paused(entry) => {
                 Err(ProxyError::PausedMeanwhile)
             }

@@ -27,6 +27,9 @@ const ADDED: &[&str] = &[
     "use io_uring",
 ];
 
+/// Tries of a look at the log.
+const MAX_POLLS: u32 = 600;
+
 /// Makes all attempts in a sandbox of this level, and more on its first process. Returns those that
 /// have worked.
 async fn attempts(ns: &TestNamespace, name: &str, level: PersistenceLevel) -> BTreeSet<String> {
@@ -44,13 +47,14 @@ async fn attempts(ns: &TestNamespace, name: &str, level: PersistenceLevel) -> BT
         }),
     );
     ns.ready(name).await;
-    let log = loop {
-        let log = ns.kubectl(&format!("logs {name}"));
+    let mut log = String::new();
+    for _ in 0..MAX_POLLS {
+        log = ns.kubectl(&format!("logs {name}"));
         if log.contains("and the supervisor lives") {
-            break log;
+            break;
         }
         tokio::time::sleep(POLL).await;
-    };
+    }
     assert!(log.contains(&format!("{END}\n")), "{log}");
     if level == PersistenceLevel::Memory {
         for denied in ["/proc/1/environ", "/proc/1/fd/0", "/proc/1/root"] {

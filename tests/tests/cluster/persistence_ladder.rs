@@ -12,11 +12,11 @@ use crate::persistence::best_mechanism;
 use crate::test_namespace::TestNamespace;
 
 const NO_MEMORY: &str =
-    "Pod Security or another policy of the namespace refuses Pods that can save processes";
-const NO_ROOT: &str = "Pod Security or another policy of the namespace refuses Pods that can save \
+    "Pod Security or another policy of the namespace rejects Pods that can save processes";
+const NO_ROOT: &str = "Pod Security or another policy of the namespace rejects Pods that can save \
     files outside of the workspace";
 const NO_OVERLAY: &str = "the changed files are in an overlay on the volume, and Pod Security or \
-    another policy of the namespace refuses Pods that can mount it";
+    another policy of the namespace rejects Pods that can mount it";
 const OTHER_USER: &str = "changed files can only be read by a sandbox that starts as user 0";
 
 /// Level, mechanism of the volume, and the reason why it is less than asked for.

@@ -19,6 +19,7 @@ use crds::contract::control::Init;
 use crds::contract::persistence::{SaveLimits, StateAccess};
 use rustix::fd::OwnedFd;
 use rustix::process::Pid;
+use tokio::time::Instant;
 
 use self::meta::MemoryMeta;
 use self::shared_files::SharedFiles;
@@ -128,10 +129,12 @@ impl MemoryStore {
         let meta = current(access, init, &secret)?;
         let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
         let key = ArchiveKey::new(secret);
+        let begin = Instant::now();
         let report = match self.dump_once(root, access, &key, &meta, false, time) {
             // The search costs a second: only those that need it.
             Err(error) if matches!(error.reason, FailureReason::WatchedFiles) => {
-                self.dump_once(root, access, &key, &meta, true, time)
+                let left = time.saturating_sub(begin.elapsed());
+                self.dump_once(root, access, &key, &meta, true, left)
             }
             report => report,
         };

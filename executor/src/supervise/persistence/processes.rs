@@ -9,7 +9,7 @@ use crds::contract::control::Init;
 use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits};
 use rustix::process::Pid;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::memory::{self, MemoryStore, SavedProcesses};
 use crate::supervise::prepare_save;
@@ -135,16 +135,19 @@ impl Persistence {
             (Err(reason), _) => return Some(Err(reason.clone())),
             (_, None) => return Some(Err("there was no init message".to_owned())),
         };
-        if let Err(error) = prepare_save::announce(address, &init).await {
-            tracing::warn!(%error, "the executor is not prepared for the save");
-        }
-        let access = self.access_to(image);
         let limit = self.pod.as_ref().map_or(0, |pod| pod.limits.seconds);
         let limit = Duration::from_secs(limit);
         let time = time.map_or(limit, |time| time.min(limit));
-        let dump = spawn_blocking(move || store.dump(root, &access, &init, time));
-        // A dump may be tried twice.
-        let limit = time.saturating_mul(2).saturating_add(HANG_GRACE);
+        let begin = Instant::now();
+        match timeout(time, prepare_save::announce(address, &init)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the executor is not prepared for the save"),
+            Err(_) => tracing::warn!("the executor does not prepare for the save in time"),
+        }
+        let access = self.access_to(image);
+        let left = time.saturating_sub(begin.elapsed());
+        let dump = spawn_blocking(move || store.dump(root, &access, &init, left));
+        let limit = left.saturating_add(HANG_GRACE);
         Some(match timeout(limit, dump).await {
             Ok(Ok(saved)) => saved.map_err(|error| error.to_string()),
             Ok(Err(error)) => Err(error.to_string()),

@@ -15,6 +15,7 @@ use super::{Pool, idle_resources, prestart};
 use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::pod_features::PodFeatures;
+use crate::reconcile::build::persistence::fixed_level;
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::resources::requirements;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
@@ -179,6 +180,8 @@ impl WarmPods<'_> {
             keys: self.keys,
             url: "",
             deadlines: Deadlines::default(),
+            // An automatic level of a sandbox depends on a probe.
+            level: fixed_level(&entry.spec, self.config).unwrap_or_default(),
             pool,
             features: self.features,
         }
@@ -238,6 +241,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::config::{RootPersistence, UserNamespaces};
+    use crate::facts::PERSISTENCE_ANNOTATION;
     use crate::tests::{config, keys};
 
     fn shape(fields: Value) -> String {
@@ -292,5 +297,35 @@ mod tests {
                 .extend(other.as_object().unwrap().clone());
             assert_ne!(shape(spec), pool, "{other}");
         }
+    }
+
+    #[test]
+    fn automatic_level_of_warm_pods_depends_on_no_probe() {
+        let (config, keys) = (config(), keys());
+        let pods = WarmPods {
+            config: &config,
+            keys: &keys,
+            features: PodFeatures {
+                user_namespaces: UserNamespaces::Auto,
+                root_persistence: RootPersistence::Auto,
+                ..PodFeatures::default()
+            },
+        };
+        let pool = PoolRef {
+            name: "pool".into(),
+            uid: "uid".into(),
+        };
+        let mut fields = json!({
+            "image": "i", "session": {"tenant": "t", "id": "s"}, "workspace": {"size": "1Gi"},
+        });
+        let mut is_kept = |level: Value| {
+            fields["persistence"] = level;
+            let spec = serde_json::from_value(fields.clone()).unwrap();
+            let pod = pods.unmarked(Key::default(), &pool, &spec).unwrap();
+            let annotations = pod.metadata.annotations.unwrap_or_default();
+            annotations.contains_key(PERSISTENCE_ANNOTATION)
+        };
+        assert!(!is_kept(Value::Null));
+        assert!(is_kept(json!("Root")));
     }
 }

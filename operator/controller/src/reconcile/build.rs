@@ -14,6 +14,7 @@ mod template_policy;
 mod tests;
 pub mod volumes;
 
+use crds::contract::persistence::PersistenceLevel;
 use crds::{Sandbox, SandboxPool, names};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -33,6 +34,8 @@ pub struct BuildContext<'a> {
     pub keys: &'a Keys,
     pub url: &'a str,
     pub deadlines: Deadlines,
+    /// Level of persistence, decided once, so that volume and Pod agree.
+    pub level: PersistenceLevel,
     /// Pool whose warm Pod is built: the entry stands for the Pod then. `None`: a sandbox.
     pub pool: Option<&'a PoolRef>,
     pub features: PodFeatures,

@@ -6,6 +6,7 @@ mod tests;
 
 use std::time::Duration;
 
+use crds::contract::persistence::PersistenceLevel;
 use crds::names;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::api::PostParams;
@@ -37,6 +38,7 @@ pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) ->
         keys: &context.keys,
         url: &observed.url,
         deadlines: observed.deadlines,
+        level: observed.level,
         pool: None,
         features: context.pod_features(),
     }
@@ -199,7 +201,13 @@ async fn create_admitted_pod(
 ) -> Result<SlimPod, ApplyError> {
     let entry = build_context.entry;
     let class = entry.spec.runtime_class_name.as_deref();
-    let mut search = AdmissionSearch::new(context, &entry.key.namespace, class);
+    let persisted = entry.status.persisted.as_ref();
+    let has_state = persisted.is_some_and(|kept| kept.level > PersistenceLevel::Workspace);
+    let mut search = if has_state {
+        AdmissionSearch::from_the_top(&entry.key.namespace, class)
+    } else {
+        AdmissionSearch::new(context, &entry.key.namespace, class)
+    };
     loop {
         let build_context = BuildContext {
             features: search.features(context),

@@ -178,16 +178,12 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         rejected: pod.map_or_else(Default::default, |pod| pod.rejected_persistence),
         ..context.pod_features()
     };
+    let level = level(&entry, &context.config, features, pod.map(PodFacts::level));
     Some(Observed {
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
         url: context.config.urls(&entry).runtime(&entry.runtime_id),
-        level: level(
-            &entry,
-            &context.config,
-            features,
-            facts.pod.as_ref().map(PodFacts::level),
-        ),
-        persistence_obstacle: obstacle(&entry, &context.config, features),
+        level,
+        persistence_obstacle: obstacle(&entry, level, &context.config, features),
         plugins: plugins::names(&command.unwrap_or_default()),
         facts,
         entry,

@@ -40,13 +40,26 @@ pub fn is_runtime_class_missing(message: &str, class: &str) -> bool {
 /// A policy rejects a Pod for what it may do: Pod Security, a `ValidatingAdmissionPolicy`, a webhook,
 /// or the security context constraints of `OpenShift`. Other rejections (quotas, limits, roles,
 /// missing classes) say nothing about privileges. The status code tells less than the text: a
-/// `ValidatingAdmissionPolicy` answers 422 unless it sets another, and a webhook any.
+/// `ValidatingAdmissionPolicy` answers 422 unless it sets another, and a webhook any. Webhooks decide on
+/// much else: one has to name a privilege.
 pub fn is_policy_rejection(message: &str) -> bool {
     let has_both = |of: &str, denial: &str| message.contains(of) && message.contains(denial);
     message.contains("violates PodSecurity \"")
         || has_both("ValidatingAdmissionPolicy '", " denied request: ")
-        || has_both("admission webhook \"", " denied the request")
+        || (has_both("admission webhook \"", " denied the request") && names_privilege(message))
         || message.contains("unable to validate against any security context constraint")
+}
+
+fn names_privilege(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let words = [
+        "capabilit",
+        "seccomp",
+        "privilege",
+        "hostusers",
+        "user namespace",
+    ];
+    words.iter().any(|word| message.contains(word))
 }
 
 /// etcd or the connection to it rejects the size; the API server reports an internal error.
@@ -141,14 +154,15 @@ mod tests {
                 r#"pods "a" is forbidden: violates PodSecurity "baseline:latest": non-default capabilities (container "sandbox" must not include "CHECKPOINT_RESTORE", "SYS_PTRACE" in securityContext.capabilities.add), seccompProfile (container "sandbox" must not set securityContext.seccompProfile.type to "Unconfined")"#,
                 // A ValidatingAdmissionPolicy, 1.34: the code is 422 if the policy sets no reason.
                 r#"pods "a" is forbidden: ValidatingAdmissionPolicy 'seccomp' with binding 'all' denied request: failed expression: false"#,
-                // A webhook, 1.34, with and without a message of its own.
+                // A webhook, 1.34.
                 r#"admission webhook "validate.example.com" denied the request: no capabilities"#,
-                r#"admission webhook "validate.example.com" denied the request without explanation"#,
                 // OpenShift 4.
                 r#"pods "a" is forbidden: unable to validate against any security context constraint: [provider "restricted-v2": .containers[0].capabilities.add: Invalid value: "SYS_ADMIN": capability may not be added]"#,
             ],
             &[
                 class,
+                r#"admission webhook "validate.example.com" denied the request without explanation"#,
+                r#"admission webhook "validate.example.com" denied the request: image not scanned"#,
                 r#"pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9"#,
                 r#"pods "a" is forbidden: maximum cpu usage per Container is 1, but limit is 2"#,
                 r#"pods "a" is forbidden: error looking up service account ns/b: serviceaccount "b" not found"#,

@@ -80,71 +80,74 @@ pub enum PersistenceObstacle {
         mount it in"
     )]
     NoUserNamespace,
-    #[error("Pod Security or another policy of the namespace refuses Pods that can save processes")]
+    #[error("Pod Security or another policy of the namespace rejects Pods that can save processes")]
     MemoryRejected,
     #[error(
-        "Pod Security or another policy of the namespace refuses Pods that can save files outside \
+        "Pod Security or another policy of the namespace rejects Pods that can save files outside \
         of the workspace"
     )]
     RootRejected,
     #[error(
         "the changed files are in an overlay on the volume, and Pod Security or another policy of \
-        the namespace refuses Pods that can mount it"
+        the namespace rejects Pods that can mount it"
     )]
     OverlayRejected,
 }
 
-/// The level that the spec asks for, or else the default of the installation.
-pub fn requested_level(
-    entry: &Entry,
-    config: &ControllerConfig,
-    features: PodFeatures,
-) -> PersistenceLevel {
-    match (entry.spec.persistence, config.persistence.default_level) {
-        (Some(level), _) | (None, DefaultLevel::Level(level)) => level,
-        (None, DefaultLevel::Auto) if keeps_root_unasked(entry, features) => PersistenceLevel::Root,
-        (None, DefaultLevel::Auto) => PersistenceLevel::Workspace,
-    }
-}
-
-/// The level of a sandbox. Until its volume is recorded, that of its Pod decides on an automatic one:
-/// the Pod may be warm, or older than the answer of a probe.
+/// The level of a sandbox: that of its spec, or else the default of the installation. Until its volume
+/// is recorded, that of its Pod decides on an automatic one: the Pod may be warm, or older than the
+/// answer of a probe.
 pub fn level(
     entry: &Entry,
     config: &ControllerConfig,
     features: PodFeatures,
     of_pod: Option<PersistenceLevel>,
 ) -> PersistenceLevel {
-    let is_automatic = entry.spec.persistence.is_none()
-        && config.persistence.default_level == DefaultLevel::Auto
-        && entry.status.workspace_claim.is_none();
-    let of_pod = of_pod.filter(|_| is_automatic);
-    of_pod.unwrap_or_else(|| requested_level(entry, config, features))
+    if let Some(level) = fixed_level(&entry.spec, config) {
+        return level;
+    }
+    let keeps_root = match (&entry.status.workspace_claim, of_pod) {
+        _ if entry.spec.session.is_none() => false,
+        (Some(_), _) => entry.status.has_state_volume,
+        (None, Some(level)) => level > PersistenceLevel::Workspace,
+        (None, None) => is_kept_at_no_cost(&entry.spec, features),
+    };
+    if keeps_root {
+        PersistenceLevel::Root
+    } else {
+        PersistenceLevel::Workspace
+    }
 }
 
-/// Returns whether a sandbox of a client has level `Root` without asking for it. A recorded volume
-/// stays as it is, and an obstacle is no fault.
-fn keeps_root_unasked(entry: &Entry, features: PodFeatures) -> bool {
-    let (spec, status) = (&*entry.spec, &entry.status);
-    let root = status.root_mechanism.or(features.root());
-    let is_written_at_once = match root {
+/// The level that nothing but the spec and the settings decide on. `None`: automatic.
+pub(crate) fn fixed_level(
+    spec: &SandboxSpec,
+    config: &ControllerConfig,
+) -> Option<PersistenceLevel> {
+    match (spec.persistence, config.persistence.default_level) {
+        (Some(level), _) | (None, DefaultLevel::Level(level)) => Some(level),
+        (None, DefaultLevel::Auto) => None,
+    }
+}
+
+/// Returns whether changed files of a new sandbox are on its volume as they are written.
+fn is_kept_at_no_cost(spec: &SandboxSpec, features: PodFeatures) -> bool {
+    let is_written_at_once = match features.root() {
         Some(RootMechanism::Node) => true,
         Some(RootMechanism::Overlay) => !has_other_user(spec),
         Some(RootMechanism::Archive) | None => false,
     };
-    let has_room = status.workspace_claim.is_none() || status.has_state_volume;
-    let is_supervised = spec.workspace.is_some() && spec.command.is_some();
-    spec.session.is_some() && is_supervised && has_room && is_written_at_once
+    spec.workspace.is_some() && spec.command.is_some() && is_written_at_once
 }
 
 /// Reason for which Pods of this sandbox keep less than the spec asks for.
 pub fn obstacle(
     entry: &Entry,
+    requested: PersistenceLevel,
     config: &ControllerConfig,
     features: PodFeatures,
 ) -> Option<PersistenceObstacle> {
-    let requested = requested_level(entry, config, features);
-    match pod_persistence(entry, config, features) {
+    match pod_persistence(entry, requested, config, features) {
         Err(obstacle) => Some(obstacle),
         Ok(Some(pod)) if pod.level < requested => Some(if !config.persistence.memory {
             PersistenceObstacle::NoMemory
@@ -166,21 +169,21 @@ fn has_other_user(spec: &SandboxSpec) -> bool {
 
 /// Returns whether the volume of a sandbox has state besides the workspace: a recorded one as it was
 /// created, a new one by the spec.
-pub fn has_state_volume(entry: &Entry, config: &ControllerConfig, features: PodFeatures) -> bool {
+pub fn has_state_volume(entry: &Entry, level: PersistenceLevel) -> bool {
     match entry.status.workspace_claim {
         Some(_) => entry.status.has_state_volume,
-        None => requested_level(entry, config, features) > PersistenceLevel::Workspace,
+        None => level > PersistenceLevel::Workspace,
     }
 }
 
 /// Persistence of a Pod that is built now. `None`: the spec asks for level `Workspace`.
 pub fn pod_persistence(
     entry: &Entry,
+    level: PersistenceLevel,
     config: &ControllerConfig,
     features: PodFeatures,
 ) -> Result<Option<PodPersistence>, PersistenceObstacle> {
     let spec = &*entry.spec;
-    let level = requested_level(entry, config, features);
     if level == PersistenceLevel::Workspace {
         return Ok(None);
     }
@@ -189,7 +192,7 @@ pub fn pod_persistence(
     let has_namespace = features.user_namespaces != UserNamespaces::Never;
     if spec.workspace.is_none() {
         Err(PersistenceObstacle::NoVolume)
-    } else if !has_state_volume(entry, config, features) {
+    } else if !has_state_volume(entry, level) {
         Err(PersistenceObstacle::PlainVolume)
     } else if spec.command.is_none() {
         Err(PersistenceObstacle::NoSupervisor)
@@ -237,14 +240,13 @@ pub fn pod_persistence(
 impl BuildContext<'_> {
     /// Persistence of the Pod that is built.
     pub(super) fn persistence(&self) -> Option<PodPersistence> {
-        let persistence = pod_persistence(self.entry, self.config, self.features);
+        let persistence = pod_persistence(self.entry, self.level, self.config, self.features);
         persistence.ok().flatten()
     }
 
     /// Persistence that policies have rejected, if the sandbox asks for any.
     pub(super) fn rejected_persistence(&self) -> Option<RejectedPersistence> {
-        let is_asked_for =
-            requested_level(self.entry, self.config, self.features) > PersistenceLevel::Workspace;
+        let is_asked_for = self.level > PersistenceLevel::Workspace;
         let rejected = self.features.rejected;
         (is_asked_for && !rejected.is_empty()).then_some(rejected)
     }

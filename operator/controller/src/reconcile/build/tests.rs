@@ -199,7 +199,8 @@ fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
     ] {
         let mut spec = changed(plain(), &fields);
         spec.persistence = Some(PersistenceLevel::Root);
-        let obstacle = pod_persistence(&entry(spec), &config(), mechanism).err();
+        let obstacle =
+            pod_persistence(&entry(spec), PersistenceLevel::Root, &config(), mechanism).err();
         let said = obstacle.map(|obstacle| obstacle.to_string());
         assert!(
             said.as_deref().unwrap_or_default().contains(reason),
@@ -212,17 +213,19 @@ fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
         &json!({"workspace": volume, "persistence": "Root"}),
     ));
     old.status.workspace_claim = Some("a-workspace".into());
-    let obstacle = pod_persistence(&old, &config(), archive).unwrap_err();
+    let obstacle = pod_persistence(&old, PersistenceLevel::Root, &config(), archive).unwrap_err();
     assert_eq!(obstacle, PersistenceObstacle::PlainVolume);
     old.status.has_state_volume = true;
-    let persistence = pod_persistence(&old, &config(), archive).unwrap().unwrap();
+    let persistence = pod_persistence(&old, PersistenceLevel::Root, &config(), archive)
+        .unwrap()
+        .unwrap();
     assert_eq!(persistence.root, RootMechanism::Archive);
     assert_eq!(
         persistence.withheld.join(" "),
         "CHOWN DAC_OVERRIDE FOWNER FSETID SETFCAP SETPCAP"
     );
     let disabled = features(RootPersistence::None);
-    let obstacle = pod_persistence(&old, &config(), disabled).unwrap_err();
+    let obstacle = pod_persistence(&old, PersistenceLevel::Root, &config(), disabled).unwrap_err();
     assert_eq!(obstacle, PersistenceObstacle::Disabled);
     // The mechanism of a volume stays.
     old.status.root_mechanism = Some(RootMechanism::Overlay);
@@ -230,7 +233,7 @@ fn level_is_workspace_where_an_obstacle_keeps_it_from_being_more() {
         user_namespaces: UserNamespaces::Never,
         ..archive
     };
-    let obstacle = pod_persistence(&old, &config(), without).unwrap_err();
+    let obstacle = pod_persistence(&old, PersistenceLevel::Root, &config(), without).unwrap_err();
     assert_eq!(obstacle, PersistenceObstacle::NoUserNamespace);
 }
 

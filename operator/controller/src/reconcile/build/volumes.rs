@@ -100,8 +100,7 @@ pub(super) fn mounts(context: &BuildContext<'_>) -> Vec<VolumeMount> {
 /// Mount of the workspace, which is a directory of a volume that has state as well.
 fn workspace_mount(context: &BuildContext<'_>) -> VolumeMount {
     let entry = context.entry;
-    let shares =
-        entry.spec.workspace.is_some() && has_state_volume(entry, context.config, context.features);
+    let shares = entry.spec.workspace.is_some() && has_state_volume(entry, context.level);
     VolumeMount {
         sub_path: shares.then(|| WORKSPACE_DIR.to_owned()),
         ..mount(WORK, workspace_path(&entry.spec))

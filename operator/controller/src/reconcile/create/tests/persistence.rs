@@ -20,19 +20,19 @@ const ADMISSION_POLICY: (u16, &str) = (
 );
 
 const NO_MEMORY: &str =
-    "Pod Security or another policy of the namespace refuses Pods that can save processes";
-const NO_ROOT: &str = "Pod Security or another policy of the namespace refuses Pods that can save \
+    "Pod Security or another policy of the namespace rejects Pods that can save processes";
+const NO_ROOT: &str = "Pod Security or another policy of the namespace rejects Pods that can save \
     files outside of the workspace";
 const NO_OVERLAY: &str = "the changed files are in an overlay on the volume, and Pod Security or \
-    another policy of the namespace refuses Pods that can mount it";
+    another policy of the namespace rejects Pods that can mount it";
 
 /// Level and mechanism of the Pod, and the reason why it is less than asked for.
-type Outcome = (
+type CreatedPersistence = (
     Option<(PersistenceLevel, RootMechanism)>,
     Option<&'static str>,
 );
 
-const MEMORY: Outcome = (
+const MEMORY: CreatedPersistence = (
     Some((PersistenceLevel::Memory, RootMechanism::Overlay)),
     None,
 );
@@ -84,7 +84,11 @@ impl Fixture {
 
     /// Starts the sandbox where policies reject so many Pods, and ends it again. Returns also the
     /// number of Pods that the API server was asked for.
-    async fn start(&self, rejections: usize, (code, text): (u16, &str)) -> (Outcome, usize) {
+    async fn start(
+        &self,
+        rejections: usize,
+        (code, text): (u16, &str),
+    ) -> (CreatedPersistence, usize) {
         let before = self.api.calls().len();
         for _ in 0..rejections {
             self.api.fail_with(code, text);
