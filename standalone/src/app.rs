@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use crds::contract::persistence::PersistenceLevel;
-use operator::controller::DefaultLevel;
 use operator::gateway::{self, ApiSettings, RegistryArgs, Tenants};
 use operator::image_builds::ImageBuilds;
 use operator::index::Index;
@@ -27,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{Clock, EmbeddedApi, kubeconfig};
 use crate::args::Args;
 use crate::banner::Banner;
-use crate::node::NodeConfig;
 use crate::state_dir::StateDir;
 
 use components::Components;
@@ -125,11 +122,7 @@ async fn assemble(
     let keys = Arc::new(root_key::load_or_create(&client, NAMESPACE).await?);
     api_key::register(&client, api_key).await?;
     let workspace = components::gateway_config().workspace();
-    // As the sandboxes that claim them.
-    let is_automatic = args.default_persistence == DefaultLevel::Auto;
-    let level = (is_automatic && NodeConfig::keeps_roots()).then_some(PersistenceLevel::Root);
-    let (replicas, image) = (args.warm_pods, &args.warm_image);
-    warm_pool::apply(&client, replicas, image, workspace, level).await?;
+    warm_pool::apply(&client, args.warm_pods, &args.warm_image, workspace).await?;
     let node = components::node_config(args, &state.path)?;
     if let Some(builds) = &node.image_builds {
         build_namespace::create(&client, &builds.namespace).await?;

@@ -1,7 +1,6 @@
 //! The pool of warm Pods that the flags ask for, so that the first sandbox starts at once.
 
 use crds::SandboxPool;
-use crds::contract::persistence::PersistenceLevel;
 use crds::pool::{ClaimPolicy, PoolTemplate, PrestartMode, SandboxPoolSpec};
 use crds::sandbox::Workspace;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -18,7 +17,6 @@ pub(super) async fn apply(
     replicas: u32,
     image: &str,
     workspace: Workspace,
-    persistence: Option<PersistenceLevel>,
 ) -> anyhow::Result<()> {
     let pools: Api<SandboxPool> = Api::namespaced(client.clone(), NAMESPACE);
     if replicas == 0 {
@@ -34,7 +32,6 @@ pub(super) async fn apply(
         template: PoolTemplate {
             image: image.to_owned(),
             workspace: Some(workspace),
-            persistence,
             ..PoolTemplate::default()
         },
         ..SandboxPoolSpec::default()

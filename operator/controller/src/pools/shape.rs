@@ -15,7 +15,7 @@ use super::{Pool, idle_resources, prestart};
 use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::pod_features::PodFeatures;
-use crate::reconcile::build::persistence::fixed_level;
+use crate::reconcile::build::persistence::warm_level;
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::resources::requirements;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
@@ -180,8 +180,7 @@ impl WarmPods<'_> {
             keys: self.keys,
             url: "",
             deadlines: Deadlines::default(),
-            // An automatic level of a sandbox depends on a probe.
-            level: fixed_level(&entry.spec, self.config).unwrap_or_default(),
+            level: warm_level(&entry.spec, self.config),
             pool,
             features: self.features,
         }

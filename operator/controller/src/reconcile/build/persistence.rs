@@ -9,7 +9,7 @@ use shared::index::Entry;
 
 use super::BuildContext;
 use super::security_profile::Profile;
-use crate::config::{ControllerConfig, DefaultLevel, UserNamespaces};
+use crate::config::{ControllerConfig, DefaultLevel, RootPersistence, UserNamespaces};
 use crate::pod_features::PodFeatures;
 use crate::rejected_persistence::RejectedPersistence;
 
@@ -103,7 +103,7 @@ pub fn level(
     features: PodFeatures,
     of_pod: Option<PersistenceLevel>,
 ) -> PersistenceLevel {
-    if let Some(level) = fixed_level(&entry.spec, config) {
+    if let Some(level) = set_level(&entry.spec, config) {
         return level;
     }
     let keeps_root = match (&entry.status.workspace_claim, of_pod) {
@@ -119,15 +119,25 @@ pub fn level(
     }
 }
 
-/// The level that nothing but the spec and the settings decide on. `None`: automatic.
-pub(crate) fn fixed_level(
-    spec: &SandboxSpec,
-    config: &ControllerConfig,
-) -> Option<PersistenceLevel> {
+/// The level of the spec or of the settings. `None`: automatic.
+fn set_level(spec: &SandboxSpec, config: &ControllerConfig) -> Option<PersistenceLevel> {
     match (spec.persistence, config.persistence.default_level) {
         (Some(level), _) | (None, DefaultLevel::Level(level)) => Some(level),
         (None, DefaultLevel::Auto) => None,
     }
+}
+
+/// The level of the warm Pods for sandboxes of this spec. No probe decides on it: an automatic one is
+/// `Root` where the node keeps the roots of all sandboxes of clients.
+pub(crate) fn warm_level(spec: &SandboxSpec, config: &ControllerConfig) -> PersistenceLevel {
+    set_level(spec, config).unwrap_or_else(|| {
+        let is_node = config.persistence.root == RootPersistence::Node;
+        if is_node && spec.session.is_some() && spec.workspace.is_some() {
+            PersistenceLevel::Root
+        } else {
+            PersistenceLevel::Workspace
+        }
+    })
 }
 
 /// Returns whether changed files of a new sandbox are on its volume as they are written.
