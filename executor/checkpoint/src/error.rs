@@ -69,6 +69,9 @@ pub enum FailureReason {
     Vetoed(String),
     #[error("CRIU failed")]
     Criu,
+    /// The first error of CRIU's log, of a kind that is not known.
+    #[error("CRIU failed: {0}")]
+    Unknown(String),
     #[error("CRIU sent an unexpected message")]
     Protocol,
     #[error("{0}")]

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use crate::error::FailureReason;
 
 const MAX_LOG_BYTES: usize = 4096;
+/// Limit of an error in a reason.
+const MAX_ERROR_BYTES: usize = 200;
 
 /// Keeps the last 4 KiB.
 #[derive(Debug, Default)]
@@ -73,7 +75,7 @@ const REASONS: &[KnownMessage] = &[
     (&["unseizable"], || FailureReason::NotPermitted),
 ];
 
-/// Reason by the log; [`FailureReason::Criu`] for a message that is not known.
+/// Reason by the log; the first error for a message that is not known.
 pub(super) fn reason_of(log: &str) -> FailureReason {
     let lines: Vec<String> = log
         .lines()
@@ -84,7 +86,19 @@ pub(super) fn reason_of(log: &str) -> FailureReason {
         let mut all = lines.iter();
         all.any(|line| parts.iter().all(|part| line.contains(part)))
     });
-    told.map_or(FailureReason::Criu, |(_, reason)| reason())
+    match told {
+        Some((_, reason)) => reason(),
+        None => first_error(log).map_or(FailureReason::Criu, FailureReason::Unknown),
+    }
+}
+
+/// The first error without the time before it.
+fn first_error(log: &str) -> Option<String> {
+    let error = log
+        .lines()
+        .find_map(|line| line.find("Error").map(|at| &line[at..]))?;
+    let end = error.floor_char_boundary(MAX_ERROR_BYTES);
+    Some(error[..end].to_owned())
 }
 
 #[cfg(test)]
@@ -102,10 +116,9 @@ mod tests {
         assert!(matches!(reason_of(log), FailureReason::FileChanged));
         let log = "Error (criu/cr-restore.c:1): Can't fork for 1029: File exists";
         assert!(matches!(reason_of(log), FailureReason::PidInUse));
-        assert!(matches!(
-            reason_of("Warn  seccomp\nError: x"),
-            FailureReason::Criu
-        ));
+        let log = "Warn  seccomp\n(00.01) Error: x\n(00.02) Error: y\n";
+        assert!(matches!(reason_of(log), FailureReason::Unknown(error) if error == "Error: x"));
+        assert!(matches!(reason_of("Warn  x\n"), FailureReason::Criu));
     }
 
     #[test]
