@@ -29,6 +29,7 @@ struct FakeApiState {
     faults: VecDeque<(u16, String)>,
     unavailable: bool,
     silent: bool,
+    created_at: Option<String>,
     calls: Vec<(Method, String)>,
 }
 
@@ -62,6 +63,11 @@ impl FakeApi {
     /// Leaves requests without a response.
     pub fn set_silent(&self, silent: bool) {
         self.0.lock().silent = silent;
+    }
+
+    /// Sets the creation time of objects, which is a fixed one otherwise.
+    pub fn set_creation_time(&self, created_at: impl ToString) {
+        self.0.lock().created_at = Some(created_at.to_string());
     }
 
     /// Method and path of all requests so far.
@@ -157,7 +163,8 @@ impl FakeApiState {
         metadata["resourceVersion"] = self.version.to_string().into();
         if metadata["uid"].is_null() {
             metadata["uid"] = format!("uid-{}", self.version).into();
-            metadata["creationTimestamp"] = "2026-01-02T03:04:05Z".into();
+            let created_at = self.created_at.as_deref();
+            metadata["creationTimestamp"] = created_at.unwrap_or("2026-01-02T03:04:05Z").into();
             metadata["namespace"] = path.rsplit('/').nth(2).into();
         }
         self.objects.insert(path.to_owned(), object.clone());

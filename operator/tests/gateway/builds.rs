@@ -5,6 +5,7 @@ mod bad_forms;
 
 use futures::future::join_all;
 use http::Method;
+use jiff::Timestamp;
 use operator::kubernetes::watch::WatchSink;
 use serde_json::{Value, json};
 use testing::FakeApi;
@@ -144,6 +145,8 @@ async fn base_image_by_digest_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn concurrent_and_repeated_builds_are_one() {
     let api = FakeApi::default();
+    // An old build without a status counts as interrupted.
+    api.set_creation_time(Timestamp::now());
     let replicas = [fixture(&api), fixture(&api)];
     let builds = (0..50).map(|n| build_from_scratch(&replicas[n % 2]));
     let ids = join_all(builds).await;
