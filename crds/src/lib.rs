@@ -33,6 +33,12 @@ pub mod pool;
 pub mod sandbox;
 #[cfg(feature = "kube")]
 pub mod schema;
+#[cfg(feature = "kube")]
+#[allow(
+    unreachable_pub,
+    reason = "the derive repeats the public types in a private module"
+)]
+pub mod snapshot;
 
 #[cfg(feature = "kube")]
 pub use image_build::ImageBuild;
@@ -40,3 +46,5 @@ pub use image_build::ImageBuild;
 pub use pool::SandboxPool;
 #[cfg(feature = "kube")]
 pub use sandbox::Sandbox;
+#[cfg(feature = "kube")]
+pub use snapshot::SandboxSnapshot;

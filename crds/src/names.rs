@@ -14,6 +14,8 @@ pub const GATEWAY_FIELD_MANAGER: &str = "sandbox-gateway";
 pub const SANDBOX_LABEL: &str = "openhands.dev/sandbox";
 /// Label of a Sandbox of the runtime API: [`session_label`].
 pub const SESSION_LABEL: &str = "openhands.dev/session";
+/// Label of a snapshot of the runtime API: [`tenant_label`].
+pub const TENANT_LABEL: &str = "openhands.dev/tenant";
 /// Label of a Pod of a pool, warm or claimed, and of a Pod whose Sandbox names a pool: the name of
 /// the pool.
 pub const POOL_LABEL: &str = "openhands.dev/pool";
@@ -102,6 +104,11 @@ pub fn image_daemon_set(pool: &str) -> String {
 pub fn session_label(tenant: &str, session: &str) -> String {
     let text = format!("{}:{tenant}{session}", tenant.len());
     encode_letters(digest(&SHA256, text.as_bytes()).as_ref(), 32)
+}
+
+/// Label value of a tenant: a hash, because names of tenants may hold more than a label.
+pub fn tenant_label(tenant: &str) -> String {
+    encode_letters(digest(&SHA256, tenant.as_bytes()).as_ref(), 32)
 }
 
 /// Name of the image build of a target, one per tenant.

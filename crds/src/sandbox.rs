@@ -84,6 +84,12 @@ pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
         "!has(self.persistence) || self.persistence == 'Workspace' || has(self.workspace) || has(self.pool)"
     ).message("persistence Root and Memory need a workspace, whose volume has the state"),
     validation = Rule::new(
+        "!has(self.source) || (has(self.persistence) && self.persistence != 'Workspace' && has(self.workspace))"
+    ).message("source needs a workspace, and persistence Root or Memory"),
+    validation = Rule::new(
+        "has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)"
+    ).message("source is immutable"),
+    validation = Rule::new(
         "!has(oldSelf.keyRotation) || (has(self.keyRotation) && self.keyRotation >= oldSelf.keyRotation)"
     ).message("keyRotation can only rise"),
     validation = Rule::new(
@@ -156,6 +162,9 @@ pub struct SandboxSpec {
     /// Absent: that of the pool, or else `Workspace`.
     pub persistence: Option<PersistenceLevel>,
 
+    /// State that the sandbox begins with. Absent: the files of the image.
+    pub source: Option<Source>,
+
     /// Desired state.
     #[serde(default)]
     pub state: DesiredState,
@@ -181,6 +190,15 @@ pub struct SandboxSpec {
     #[serde(default)]
     #[schemars(schema_with = "any_object")]
     pub pod_template: Option<Value>,
+}
+
+/// State that a sandbox begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// Name of a `SandboxSnapshot` of the namespace. The sandbox starts once it is ready.
+    #[schemars(length(min = 1, max = 52))]
+    pub snapshot: String,
 }
 
 /// Desired state of a sandbox.

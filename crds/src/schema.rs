@@ -8,10 +8,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt as _;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::{ImageBuild, Sandbox, SandboxPool};
+use crate::{ImageBuild, Sandbox, SandboxPool, SandboxSnapshot};
 
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
-    let mut all = vec![Sandbox::crd(), SandboxPool::crd(), ImageBuild::crd()];
+    let mut all = vec![
+        Sandbox::crd(),
+        SandboxPool::crd(),
+        SandboxSnapshot::crd(),
+        ImageBuild::crd(),
+    ];
     let versions = all.iter_mut().flat_map(|crd| &mut crd.spec.versions);
     let schemas = versions.flat_map(|version| &mut version.schema);
     for schema in schemas.flat_map(|schema| &mut schema.open_api_v3_schema) {

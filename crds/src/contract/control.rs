@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use super::persistence::{KeptState, SaveRequest, StateAccess};
+use super::persistence::{KeptState, SaveRequest, SnapshotRequest, StateAccess};
 use super::sealing::SealedInit;
 use super::token::{Signer, TokenError, Verifier};
 
@@ -45,6 +45,8 @@ pub enum Grant {
     Ready,
     /// Stop the command and keep its state.
     Save(SaveRequest),
+    /// Copy the state of the command, which goes on.
+    Snapshot(SnapshotRequest),
 }
 
 /// Init message of a dormant Pod.

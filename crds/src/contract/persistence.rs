@@ -103,6 +103,23 @@ pub struct StateAccess {
     /// Image that the container runs, by digest. Changes of the root fit one image only. Empty:
     /// unknown; then the state of any image is discarded.
     pub image: String,
+    /// Snapshot that the sandbox begins with, at
+    /// [`SNAPSHOT_DIR`](super::path::SNAPSHOT_DIR). A start after the first one ignores it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SnapshotSource>,
+}
+
+/// Snapshot that a sandbox begins with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotSource {
+    /// Uid of the snapshot.
+    pub id: String,
+    /// Key of the snapshot: 32 bytes of unpadded base64url.
+    #[debug(skip)]
+    pub key: String,
+    /// Mount path of the workspace.
+    pub workspace: String,
 }
 
 /// Request to save: what [`Grant::Save`](super::control::Grant::Save) permits.
@@ -115,7 +132,27 @@ pub struct SaveRequest {
     pub stop_seconds: u64,
 }
 
-/// Body of the responses of `/v1/save`.
+/// Request to copy the state of a running command: what
+/// [`Grant::Snapshot`](super::control::Grant::Snapshot) permits.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotRequest {
+    /// Uid of the snapshot, the name of its directory on the volume.
+    pub id: String,
+    /// Key of the snapshot: 32 bytes of unpadded base64url.
+    #[debug(skip)]
+    pub key: String,
+    /// Highest level that it is to have.
+    pub level: PersistenceLevel,
+    /// Image that the container runs, by digest.
+    pub image: String,
+    /// Mount path of the workspace.
+    pub workspace: String,
+    /// Uids of the other snapshots on the volume. Directories of all others are removed.
+    pub others: Vec<String>,
+}
+
+/// Body of the responses of `/v1/save` and `/v1/snapshot`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SaveReport {
@@ -203,6 +240,19 @@ mod tests {
         let access = StateAccess {
             key: "AAAA".into(),
             image: "sha256:0".into(),
+            source: Some(SnapshotSource {
+                id: "uid".into(),
+                key: "BBBB".into(),
+                workspace: "/workspace".into(),
+            }),
+        };
+        let snapshot = SnapshotRequest {
+            id: "uid".into(),
+            key: "BBBB".into(),
+            level: PersistenceLevel::Memory,
+            image: "sha256:0".into(),
+            workspace: "/workspace".into(),
+            others: vec!["other".into()],
         };
         let request = SaveRequest {
             image: "sha256:0".into(),
@@ -215,7 +265,7 @@ mod tests {
                 ..KeptState::of(PersistenceLevel::Workspace)
             }),
         };
-        insta::assert_json_snapshot!((pod, access, request, report));
+        insta::assert_json_snapshot!((pod, access, request, snapshot, report));
     }
 
     #[test]
@@ -223,6 +273,7 @@ mod tests {
         let access = StateAccess {
             key: "hunter2".into(),
             image: String::new(),
+            source: None,
         };
         assert!(!format!("{access:?}").contains("hunter2"));
     }
