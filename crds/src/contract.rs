@@ -35,6 +35,8 @@ pub mod path {
     pub const STATE_DIR: &str = "/run/sandbox";
     /// Directory on the workspace's volume with the state that a pause keeps besides the workspace.
     pub const STORE_DIR: &str = "/run/sandbox-store";
+    /// Directory of [`STORE_DIR`] in which a node shows the changed files that it keeps, read-only.
+    pub const NODE_UPPER: &str = "upper";
     /// Read-only directory of the snapshot that a sandbox begins with.
     pub const SNAPSHOT_DIR: &str = "/run/sandbox-snapshot";
 }
@@ -114,7 +116,7 @@ pub mod endpoint {
     pub const SAVE: &str = "/v1/save";
     /// `POST ?timeout=SECONDS`, body = token with [`super::control::Grant::Snapshot`]: copies the state
     /// of the command, which goes on. A long poll that answers a
-    /// [`super::persistence::SaveReport`]; a repeated call reports on the same snapshot, and one of
+    /// [`super::persistence::SnapshotReport`]; a repeated call reports on the same snapshot, and one of
     /// another snapshot meanwhile is answered with 409.
     pub const SNAPSHOT: &str = "/v1/snapshot";
     /// `GET`, without a token: 204 once the prestarted program has passed its probe, 503 before.

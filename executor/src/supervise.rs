@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use crds::contract::control::{Init, SupervisorState};
 use crds::contract::identity::IdentityKey;
-use crds::contract::persistence::SaveRequest;
+use crds::contract::persistence::{SaveRequest, SnapshotRequest};
 use crds::contract::prestart::Prestart;
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
@@ -35,6 +35,7 @@ use self::persistence::{Persistence, ProcessPrograms, StateDirectories};
 use self::prestart::Prestarted;
 use self::reaper::{Reaper, SignalEvent};
 use self::save_calls::SaveCalls;
+use self::snapshot_calls::SnapshotCalls;
 
 mod command;
 mod command_state;
@@ -48,7 +49,10 @@ mod prestart;
 mod probe;
 mod processes;
 mod reaper;
+mod renew;
 mod save_calls;
+mod snapshot_calls;
+mod snapshots;
 pub(crate) mod tree_root;
 
 pub(crate) use self::persistence::check_root_overlay;
@@ -85,6 +89,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let key = SealingKey::generate().context("cannot create the key for the init message")?;
     let (starts, requests) = mpsc::channel(1);
     let (saves, save_requests) = SaveCalls::new();
+    let (snapshots, snapshot_requests) = SnapshotCalls::new();
     let lifecycle = CommandState::dormant();
     let control = Arc::new(Control {
         verifier,
@@ -96,6 +101,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
         acceptance: Mutex::new(Acceptance::Open(key)),
         starts,
         saves: saves.clone(),
+        snapshots: snapshots.clone(),
     });
     control.resume();
 
@@ -120,6 +126,8 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
             persistence,
             saves,
             save_requests,
+            snapshots,
+            snapshot_requests,
         };
         let code = supervisor.supervise(requests).await;
         stop.cancel();
@@ -144,6 +152,8 @@ struct Supervisor {
     persistence: Persistence,
     saves: SaveCalls,
     save_requests: mpsc::Receiver<SaveRequest>,
+    snapshots: SnapshotCalls,
+    snapshot_requests: mpsc::Receiver<SnapshotRequest>,
 }
 
 impl Supervisor {
@@ -219,7 +229,7 @@ impl Supervisor {
             self.lifecycle.report_handover(false);
             reaper::kill_all_children();
         }
-        if let Some(root) = self.restore(init).await {
+        if let Some(root) = self.restore(init).await? {
             return Ok(root);
         }
         if let Some(prestarted) = kept {
@@ -285,6 +295,15 @@ impl Supervisor {
                 },
                 Some(request) = self.save_requests.recv() => {
                     return self.end_for_save(child, request).await;
+                }
+                Some(request) = self.snapshot_requests.recv() => {
+                    let signals = self.take_snapshot(child, request).await;
+                    if let Some(code) = reaper::reap(Some(child)) {
+                        return CommandEnd { code, save: None, processes: None };
+                    }
+                    for signal in signals {
+                        self.reaper.give_back(signal);
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ mod memory;
 mod memory_executor;
 mod memory_root;
 mod overlay;
+mod snapshots;
 mod volume;
 
 use std::fs;
@@ -30,6 +31,7 @@ fn shell_of(script: &str, image: &str) -> Init {
         state: Some(StateAccess {
             key: "A".repeat(43),
             image: image.into(),
+            source: None,
         }),
         ..init(&["sh", "-c", script])
     }

@@ -152,7 +152,19 @@ pub struct SnapshotRequest {
     pub others: Vec<String>,
 }
 
-/// Body of the responses of `/v1/save` and `/v1/snapshot`.
+/// Body of the responses of `/v1/snapshot`. Without `kept` and `error` the copy goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotReport {
+    /// State that the snapshot has, once it is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptState>,
+    /// Reason for which there is no snapshot: a sentence for people, without a full stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Body of the responses of `/v1/save`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SaveReport {

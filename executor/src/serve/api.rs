@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ mod plugin_proxy;
 mod prepare_save;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
+mod renew;
 mod server_info;
 mod upload_file;
 
@@ -43,6 +44,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/download_files", get(download_files::get))
         .route("/update_mcp_server", post(mcp::update))
         .route("/prepare_save", post(prepare_save::post))
+        .route("/renew", post(renew::post))
         .merge(mcp::router(&executor))
         .merge(browser::router())
         .route("/vscode/connection_token", get(connection_token))
@@ -59,6 +61,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
                 "Method Not Allowed",
             )
         })
+        .layer(Extension(Arc::clone(&access)))
         .layer(middleware::from_fn_with_state(access, access::authorize))
         .with_state(executor)
 }

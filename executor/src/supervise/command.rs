@@ -26,6 +26,8 @@ type Environment = BTreeMap<OsString, OsString>;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandStartError {
+    #[error("cannot begin with the snapshot: {0}")]
+    Snapshot(String),
     #[error("the command is empty")]
     Empty,
     #[error("cannot create a pipe")]
@@ -45,7 +47,7 @@ impl CommandStartError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Empty | Self::NotFound { .. } => 127,
-            Self::NotExecutable { .. } | Self::Pipe(_) => 126,
+            Self::NotExecutable { .. } | Self::Pipe(_) | Self::Snapshot(_) => 126,
         }
     }
 }

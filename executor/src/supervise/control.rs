@@ -29,9 +29,12 @@ use tokio::sync::mpsc;
 use super::command_state::CommandState;
 use super::init_store::{InitStore, InitStoreError};
 use super::save_calls::SaveCalls;
+use super::snapshot_calls::SnapshotCalls;
 
 /// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
+
+const MAX_UID_BYTES: usize = 63;
 
 /// Rejected control calls since the start of the process.
 static REJECTED_CALLS: AtomicU64 = AtomicU64::new(0);
@@ -46,6 +49,12 @@ pub(super) enum CallError {
     NoToken,
     #[error("the Pod is dormant: there is no command whose state could be saved")]
     Dormant,
+    #[error("the command is not ready")]
+    NotReady,
+    #[error("another snapshot is being taken, or the command ends")]
+    Busy,
+    #[error("the id of the snapshot must be a uid")]
+    SnapshotId,
     #[error("the Pod was initialized with another init message")]
     Conflict(Option<PodOwner>),
     #[error("the body must be text of at most 3 MiB")]
@@ -72,13 +81,13 @@ impl CallError {
             Self::Refused(ControlError::Token(_)) | Self::NoToken | Self::Body => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::Query | Self::Nonce => StatusCode::BAD_REQUEST,
+            Self::Query | Self::Nonce | Self::SnapshotId => StatusCode::BAD_REQUEST,
             Self::Unknown => StatusCode::NOT_FOUND,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Refused(_) | Self::OtherGrant | Self::Sealed(_) | Self::NotSealed => {
                 StatusCode::FORBIDDEN
             }
-            Self::Conflict(_) | Self::Dormant => StatusCode::CONFLICT,
+            Self::Conflict(_) | Self::Dormant | Self::NotReady | Self::Busy => StatusCode::CONFLICT,
             Self::InitStore(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -104,6 +113,7 @@ pub(super) struct Control {
     pub(super) acceptance: Mutex<Acceptance>,
     pub(super) starts: mpsc::Sender<Init>,
     pub(super) saves: SaveCalls,
+    pub(super) snapshots: SnapshotCalls,
 }
 
 /// Progress of the initialization.
@@ -123,6 +133,7 @@ impl Control {
             .route(endpoint::INIT, post(init))
             .route(endpoint::READY, get(ready))
             .route(endpoint::SAVE, post(save))
+            .route(endpoint::SNAPSHOT, post(snapshot))
             .route(endpoint::IDENTITY, get(identity))
             .route(endpoint::WARM, get(warm))
             .fallback(async || CallError::Unknown)
@@ -144,7 +155,9 @@ impl Control {
         let sealed = match self.verify(token)? {
             Grant::SealedInit(sealed) => sealed,
             Grant::Init(_) => return Err(CallError::NotSealed),
-            Grant::Ready | Grant::Save(_) => return Err(CallError::OtherGrant),
+            Grant::Ready | Grant::Save(_) | Grant::Snapshot(_) => {
+                return Err(CallError::OtherGrant);
+            }
         };
         let mut acceptance = self.acceptance.lock();
         let init: Init = match &mut *acceptance {
@@ -283,6 +296,35 @@ async fn save(
     }
     control.saves.begin(request);
     let report = control.saves.wait_done(wait).await;
+    let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
+    Ok(control.prove(token, body))
+}
+
+/// Begins a snapshot of the command, and reports on it.
+async fn snapshot(
+    State(control): State<Arc<Control>>,
+    wait: Wait,
+    token: Result<String, StringRejection>,
+) -> Result<Response, CallError> {
+    let token = token.map_err(|_| CallError::Body)?;
+    let token = token.trim_end();
+    let Grant::Snapshot(request) = control.verify(token)? else {
+        return Err(CallError::OtherGrant);
+    };
+    let wait = wait_of(wait)?;
+    let id = request.id.clone();
+    // The name of a directory.
+    let is_uid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if id.is_empty() || id.len() > MAX_UID_BYTES || !id.bytes().all(is_uid) {
+        return Err(CallError::SnapshotId);
+    }
+    if !control.lifecycle.is_ready() {
+        return Err(CallError::NotReady);
+    }
+    if !control.snapshots.begin(request) {
+        return Err(CallError::Busy);
+    }
+    let report = control.snapshots.wait_taken(&id, wait).await;
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
     Ok(control.prove(token, body))
 }

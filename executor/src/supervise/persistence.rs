@@ -9,15 +9,20 @@ mod mounts;
 mod overlay;
 mod processes;
 mod remove_tree;
+mod snapshots;
 mod store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::contract::path::NODE_UPPER;
 use crds::contract::persistence::{
     KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, StateAccess,
 };
+use futures::future::OptionFuture;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -28,6 +33,7 @@ use self::overlay::OverlayRoot;
 pub(crate) use self::overlay::check as check_root_overlay;
 use self::processes::ProcessState;
 pub(super) use self::processes::SavedOrReason;
+use self::snapshots::PendingSnapshot;
 use self::store::Store;
 use crate::system::SUPERVISOR_CAPABILITIES;
 
@@ -44,6 +50,37 @@ pub(super) struct Persistence {
     processes: Option<ProcessState>,
     /// Key and image, once the init message is there.
     access: StateAccess,
+    /// Directory for snapshots; `None` if the workspace alone is kept.
+    snapshots: Option<Arc<Store>>,
+    /// Changed files that the node keeps, if it shows them.
+    node_upper: Option<OwnedFd>,
+    /// Snapshot that the sandbox is to begin with.
+    pending: Option<PendingSnapshot>,
+    /// The volume has the files of a snapshot.
+    has_begun: bool,
+}
+
+/// What is opened while the store is visible.
+#[derive(Debug, Default)]
+struct VisibleStore {
+    snapshots: Option<Store>,
+    node_upper: Option<OwnedFd>,
+    pending: Option<PendingSnapshot>,
+    has_begun: bool,
+}
+
+impl VisibleStore {
+    fn open(store: &Path) -> Self {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Self {
+            snapshots: Store::open_snapshots(store)
+                .inspect_err(|error| tracing::warn!(%error, "cannot open the snapshots"))
+                .ok(),
+            node_upper: rustix::fs::open(store.join(NODE_UPPER), flags, Mode::empty()).ok(),
+            pending: PendingSnapshot::open(store),
+            has_begun: PendingSnapshot::has_begun(store),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -82,6 +119,10 @@ impl Persistence {
     ) -> Self {
         let pod = pod.filter(|pod| pod.level >= PersistenceLevel::Root);
         // The store is visible until the root is prepared.
+        let opened = pod.is_some().then(|| directories.store.clone());
+        let opened = opened.map(|store| spawn_blocking(move || VisibleStore::open(&store)));
+        let opened = OptionFuture::from(opened).await;
+        let opened = opened.and_then(Result::ok).unwrap_or_default();
         let mut processes = match &pod {
             Some(pod) if pod.level == PersistenceLevel::Memory => {
                 Some(ProcessState::prepare(pod.limits, directories.clone(), programs).await)
@@ -134,7 +175,12 @@ impl Persistence {
             access: StateAccess {
                 key: String::new(),
                 image: String::new(),
+                source: None,
             },
+            snapshots: opened.snapshots.map(Arc::new),
+            node_upper: opened.node_upper,
+            pending: opened.pending,
+            has_begun: opened.has_begun,
         }
     }
 
@@ -155,6 +201,9 @@ impl Persistence {
     /// Returns whether the root will change at the init message, so that a program that was started
     /// before cannot go on.
     pub(super) fn has_state(&self) -> bool {
+        if self.pending.is_some() {
+            return true;
+        }
         match &self.root {
             RootState::Unmanaged(_) => false,
             RootState::Overlay(root) => root.has_state(),
@@ -273,6 +322,13 @@ fn image_change(from: &str, to: &str) -> String {
         name(from),
         name(to)
     )
+}
+
+fn joined(reason: String, earlier: Option<String>) -> String {
+    match earlier {
+        Some(earlier) => format!("{reason}; {earlier}"),
+        None => reason,
+    }
 }
 
 fn bounded(mut reason: String) -> String {

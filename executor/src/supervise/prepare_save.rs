@@ -53,7 +53,7 @@ pub(super) async fn announce(address: IpAddr, init: &Init) -> Result<(), NoticeE
     }
 }
 
-fn is_executor(init: &Init) -> bool {
+pub(super) fn is_executor(init: &Init) -> bool {
     let name = Path::new(path::EXECUTOR).file_name();
     match &init.command[..] {
         [program, subcommand, ..] => {

@@ -7,6 +7,7 @@ use crds::contract::persistence::SaveRequest;
 use rustix::process::Pid;
 
 use super::Supervisor;
+use super::command::CommandStartError;
 use super::end::CommandEnd;
 use super::persistence::SavedOrReason;
 use super::reaper;
@@ -80,11 +81,14 @@ impl Supervisor {
     }
 
     /// Restores the root, and lets saved processes go on in it. Returns the root of their tree.
-    pub(super) async fn restore(&mut self, init: &Init) -> Option<Pid> {
+    pub(super) async fn restore(&mut self, init: &Init) -> Result<Option<Pid>, CommandStartError> {
         let restored = self.persistence.restore(init.state.as_ref()).await;
+        if let Some(root) = self.begin(init).await? {
+            return Ok(root);
+        }
         let Some(restored) = restored else {
             self.lifecycle.report_restored(None);
-            return None;
+            return Ok(None);
         };
         let had_processes = self.persistence.has_processes();
         let (restored, root) = self.persistence.restore_processes(init, restored).await;
@@ -96,6 +100,6 @@ impl Supervisor {
             }
             self.persistence.reserve_pids().await;
         }
-        root
+        Ok(root)
     }
 }

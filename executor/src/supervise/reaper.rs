@@ -25,6 +25,8 @@ pub(super) enum SignalEvent {
 pub(super) struct Reaper {
     children: Stream,
     forwarded: Vec<(Signal, Stream)>,
+    /// Signals that are received once more.
+    returned: Vec<Signal>,
 }
 
 impl Reaper {
@@ -38,10 +40,19 @@ impl Reaper {
         Ok(Self {
             children: signal(SignalKind::child())?,
             forwarded: forwarded.collect::<io::Result<_>>()?,
+            returned: Vec::new(),
         })
     }
 
+    /// Gives back a signal that could not be dealt with.
+    pub(super) fn give_back(&mut self, signal: Signal) {
+        self.returned.push(signal);
+    }
+
     pub(super) async fn next_event(&mut self) -> SignalEvent {
+        if let Some(signal) = self.returned.pop() {
+            return SignalEvent::Forward(signal);
+        }
         std::future::poll_fn(|context| {
             for (name, stream) in &mut self.forwarded {
                 if stream.poll_recv(context).is_ready() {

@@ -12,6 +12,7 @@ use data_encoding::HEXLOWER;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use parking_lot::RwLock;
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
@@ -35,14 +36,14 @@ const REFRESH: HeaderName = HeaderName::from_static("refresh");
 /// The session key, and the plugins that need none.
 #[derive(Debug)]
 pub(super) struct Access {
-    key: SessionKey,
+    key: RwLock<SessionKey>,
     executor: Arc<Executor>,
 }
 
 /// An empty one disables all checks.
-#[derive(derive_more::Debug)]
+#[derive(Clone, derive_more::Debug)]
 #[debug("SessionKey")]
-struct SessionKey(String);
+struct SessionKey(Arc<str>);
 
 /// Secrets that a request had.
 #[derive(Debug, Default)]
@@ -131,21 +132,36 @@ impl SessionKey {
 
 impl Access {
     pub(super) fn new(key: &str, executor: Arc<Executor>) -> Self {
-        let key = SessionKey(key.to_owned());
+        let key = RwLock::new(SessionKey(key.into()));
         Self { key, executor }
     }
 
+    /// Replaces the session key. `false` if there is none, so that anyone could ask for it.
+    pub(super) fn replace_key(&self, key: &str) -> bool {
+        let mut present = self.key.write();
+        let has_key = !present.0.is_empty();
+        if has_key {
+            present.0 = key.into();
+        }
+        has_key
+    }
+
+    fn key(&self) -> SessionKey {
+        self.key.read().clone()
+    }
+
     async fn plugin(&self, plugin: &str, mut request: Request, next: Next) -> Response {
+        let key = self.key();
         let mut headers = std::mem::take(request.headers_mut());
-        let presented = self.key.take(plugin, &mut headers, request.uri_mut());
+        let presented = key.take(plugin, &mut headers, request.uri_mut());
         let is_upgrade = headers.contains_key(UPGRADE);
         let is_get = request.method() == Method::GET && !is_upgrade;
         let is_head = request.method() == Method::HEAD && !is_upgrade;
         // The browser sends the cookie also with what a foreign page does.
         let is_trusted = presented.cookie && (is_get || is_head || is_same_origin(&headers));
-        let is_open = self.key.0.is_empty() || self.executor.plugins.is_public(plugin);
+        let is_open = key.0.is_empty() || self.executor.plugins.is_public(plugin);
         if presented.link && is_get && !is_open {
-            return self.key.remember(plugin, &headers, request.uri());
+            return key.remember(plugin, &headers, request.uri());
         }
         // A program that can only be given a URL cannot follow a redirect with a cookie.
         let is_link_upgrade = presented.link && is_upgrade;
@@ -167,15 +183,16 @@ pub(super) async fn authorize(
     if let Some(plugin) = plugin(path).map(str::to_owned) {
         return access.plugin(&plugin, request, next).await;
     }
+    let key = access.key();
     let headers = request.headers();
     let session_key = headers.get(SESSION_API_KEY).map(HeaderValue::as_bytes);
-    let is_open = access.key.0.is_empty() || PUBLIC_PATHS.contains(&path);
-    if is_open || access.key.is_key(session_key) {
+    let is_open = key.0.is_empty() || PUBLIC_PATHS.contains(&path);
+    if is_open || key.is_key(session_key) {
         return next.run(request).await;
     }
     match headers.get(AUTHORIZATION) {
         Some(given) if mcp::is_transport(path) => {
-            if access.key.is_bearer(given) {
+            if key.is_bearer(given) {
                 next.run(request).await
             } else {
                 mcp::invalid_token()
@@ -279,7 +296,7 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_of_a_request() {
-        let access = SessionKey("k&y".to_owned());
+        let access = SessionKey("k&y".into());
         let mut given = headers(&[
             (HeaderName::from_static(SESSION_API_KEY), "other"),
             (AUTHORIZATION, "Bearer k&y"),
@@ -294,7 +311,7 @@ mod tests {
 
     #[test]
     fn cookie_belongs_to_one_plugin() {
-        let access = SessionKey("key".to_owned());
+        let access = SessionKey("key".into());
         let line = format!("{COOKIE_NAME}={}", access.cookie("a"));
         let mut given = HeaderMap::from_iter([(COOKIE, line.parse().unwrap())]);
         let mut uri = Uri::from_static("/");
@@ -315,7 +332,7 @@ mod tests {
 
     #[test]
     fn redirects_stay_on_the_host() {
-        let access = SessionKey("key".to_owned());
+        let access = SessionKey("key".into());
         let to = |uri: &str, headers: &HeaderMap| {
             let response = access.remember("p", headers, &uri.parse().unwrap());
             response.headers()[header::LOCATION]

@@ -49,7 +49,8 @@ pub(super) struct Program {
 pub(super) struct Process {
     health: watch::Sender<Health>,
     running: Mutex<Option<AbortOnDropHandle<()>>>,
-    stop: CancellationToken,
+    /// Ends the program that runs; the next one has another.
+    stop: Mutex<CancellationToken>,
 }
 
 /// End of one run.
@@ -61,7 +62,8 @@ enum RunEnd {
 
 impl Process {
     pub(super) fn start(&self, program: Program) {
-        let keeping = keep_running(program, self.health.clone(), self.stop.clone());
+        let stop = self.stop.lock().clone();
+        let keeping = keep_running(program, self.health.clone(), stop);
         *self.running.lock() = Some(AbortOnDropHandle::new(tokio::spawn(keeping)));
     }
 
@@ -76,7 +78,7 @@ impl Process {
     }
 
     pub(super) async fn stop(&self) {
-        self.stop.cancel();
+        std::mem::take(&mut *self.stop.lock()).cancel();
         let running = self.running.lock().take();
         OptionFuture::from(running).await;
     }

@@ -71,6 +71,14 @@ impl VsCode {
         self.process.wait_started().await;
     }
 
+    /// Starts the server again, with another token.
+    pub(crate) async fn renew_token(&self) {
+        if self.token.lock().take().is_some() {
+            self.process.stop().await;
+            self.start().await;
+        }
+    }
+
     pub(super) async fn stop(&self) {
         self.process.stop().await;
     }

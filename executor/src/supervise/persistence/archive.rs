@@ -13,24 +13,25 @@ mod sparse;
 mod tar_reader;
 mod tar_writer;
 mod unpack;
+mod upper;
 mod walk;
 
 use std::fs::File;
-use std::io::{Seek as _, SeekFrom};
+use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::path::Path;
 
 use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits, StateAccess};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::OwnedFd;
 use rustix::rand::GetRandomFlags;
 
 use self::header::{ArchiveHeader, SALT_BYTES, VERSION};
 use self::list::FileList;
+use self::pack::Packed;
 use self::seal::{Opener, Sealer, StateKey};
 use self::walk::Tree;
 use super::deadline::Deadline;
 use super::error::StateError;
 use super::image_change;
-use super::mounts;
 use super::store::Store;
 
 const ARCHIVE: &str = "archive";
@@ -54,18 +55,7 @@ impl ArchiveRoot {
         root: &Path,
         private: &[&Path],
     ) -> Result<Self, StateError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(root, flags, Mode::empty());
-        let mounts = mounts::read().map_err(StateError::io("read the mounts"))?;
-        let mut excluded = mounts::points_below(&mounts, root);
-        let private = private
-            .iter()
-            .filter_map(|path| path.strip_prefix(root).ok());
-        excluded.extend(private.map(|path| path.as_os_str().as_encoded_bytes().to_vec()));
-        let tree = Tree {
-            root: directory.map_err(StateError::io("open the root"))?,
-            excluded,
-        };
+        let tree = Tree::open(root, private)?;
         let list = FileList::create(&store, &tree)?;
         Ok(Self { store, tree, list })
     }
@@ -135,24 +125,21 @@ impl ArchiveRoot {
         access: &StateAccess,
         limits: SaveLimits,
     ) -> Result<KeptState, StateError> {
-        let Some((mut file, header)) = self.open(ARCHIVE)? else {
+        let Some((file, header)) = self.open(ARCHIVE)? else {
             return Ok(KeptState::of(PersistenceLevel::Workspace));
         };
-        let failed = StateError::io::<std::io::Error>;
         let key = StateKey::from_text(&access.key)?;
-        let start = file.stream_position().map_err(failed("read the archive"))?;
-        let bytes = file.metadata().map_err(failed("read the archive"))?.len();
-        unpack::check(Opener::new(&mut file, &key, &header)?, limits)?;
-        let rewound = file.seek(SeekFrom::Start(start));
-        rewound.map_err(failed("read the archive"))?;
-        let left_out = unpack::unpack(Opener::new(&mut file, &key, &header)?, &self.tree)?;
-        let reason = (left_out > 0)
-            .then(|| format!("{left_out} files are left out: the Pod has mounts in their place"));
-        Ok(KeptState {
-            level: header.level.min(PersistenceLevel::Root),
-            bytes: Some(bytes),
-            reason,
-        })
+        unpack_file(file, &header, &key, limits, &self.tree)
+    }
+
+    /// Writes an archive of all changes to another store.
+    pub(super) fn copy_to(
+        &self,
+        file: ArchiveFile<'_>,
+        limits: SaveLimits,
+        deadline: Deadline,
+    ) -> Result<KeptState, StateError> {
+        file.write(|to| pack::pack(&self.tree, &self.list, to, limits, deadline))
     }
 
     /// Writes an archive of all changes, and replaces the one before it when it is complete.
@@ -170,28 +157,84 @@ impl ArchiveRoot {
     }
 
     fn write(&self, access: &StateAccess, limits: SaveLimits) -> Result<KeptState, StateError> {
-        let failed = StateError::io::<std::io::Error>;
         let deadline = Deadline::after(limits.seconds);
-        let key = StateKey::from_text(&access.key)?;
-        let header = ArchiveHeader {
-            version: VERSION,
-            level: PersistenceLevel::Root,
-            image: access.image.clone(),
-            salt: salt()?,
+        let temporary = ArchiveFile {
+            store: &self.store,
+            name: TEMPORARY,
+            access,
         };
-        let file = self.store.create(TEMPORARY);
-        let file = file.map_err(failed("create the archive"))?;
-        let sealer = Sealer::new(file, &key, &header)?;
-        let (packed, sealer) = pack::pack(&self.tree, &self.list, sealer, limits, deadline)?;
-        let file = sealer.finish().map_err(failed("write the archive"))?;
-        let bytes = file.metadata().map_err(failed("write the archive"))?.len();
-        file.sync_all().map_err(failed("write the archive"))?;
+        let kept = self.copy_to(temporary, limits, deadline)?;
         deadline.check()?;
-        let committed = self.store.commit(&file, TEMPORARY, ARCHIVE);
-        committed.map_err(failed("replace the archive"))?;
+        let committed = self
+            .store
+            .open_file(TEMPORARY)
+            .and_then(|file| file.ok_or_else(|| ErrorKind::NotFound.into()))
+            .and_then(|file| self.store.commit(&file, TEMPORARY, ARCHIVE));
+        committed.map_err(StateError::io("replace the archive"))?;
         if let Err(error) = self.store.remove(PREVIOUS) {
             tracing::warn!(%error, "cannot remove the archive of another image");
         }
+        Ok(kept)
+    }
+
+    fn open(&self, name: &str) -> Result<Option<(File, ArchiveHeader)>, StateError> {
+        open(&self.store, name)
+    }
+}
+
+/// Archive that is to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ArchiveFile<'a> {
+    pub(super) store: &'a Store,
+    pub(super) name: &'a str,
+    /// Key, and image that the archive fits.
+    pub(super) access: &'a StateAccess,
+}
+
+impl ArchiveFile<'_> {
+    /// Writes all files below a directory but those on other mounts.
+    pub(super) fn write_all(
+        self,
+        root: &Path,
+        limits: SaveLimits,
+        deadline: Deadline,
+    ) -> Result<KeptState, StateError> {
+        let tree = Tree::open(root, &[])?;
+        self.write(|to| pack::pack_all(&tree, to, limits, deadline))
+    }
+
+    /// Writes the changes in the upper directory of an overlay that is mounted as the root.
+    pub(super) fn write_upper(
+        self,
+        upper: OwnedFd,
+        limits: SaveLimits,
+        deadline: Deadline,
+    ) -> Result<KeptState, StateError> {
+        let merged = Tree::open(Path::new("/"), &[])?;
+        let upper = Tree {
+            root: upper,
+            excluded: merged.excluded.clone(),
+        };
+        self.write(|to| pack::pack_upper(&upper, &merged, to, limits, deadline))
+    }
+
+    fn write(
+        self,
+        pack: impl FnOnce(Sealer<File>) -> Result<(Packed, Sealer<File>), StateError>,
+    ) -> Result<KeptState, StateError> {
+        let failed = StateError::io::<std::io::Error>;
+        let key = StateKey::from_text(&self.access.key)?;
+        let header = ArchiveHeader {
+            version: VERSION,
+            level: PersistenceLevel::Root,
+            image: self.access.image.clone(),
+            salt: salt()?,
+        };
+        let file = self.store.create(self.name);
+        let file = file.map_err(failed("create the archive"))?;
+        let (packed, sealer) = pack(Sealer::new(file, &key, &header)?)?;
+        let file = sealer.finish().map_err(failed("write the archive"))?;
+        let bytes = file.metadata().map_err(failed("write the archive"))?.len();
         let reason = (packed.left_out > 0).then(|| {
             format!(
                 "{} files are left out: their names begin with .wh., they cannot be read, or \
@@ -205,16 +248,55 @@ impl ArchiveRoot {
             reason,
         })
     }
+}
 
-    /// Opens an archive and reads its header.
-    fn open(&self, name: &str) -> Result<Option<(File, ArchiveHeader)>, StateError> {
-        let file = self.store.open_file(name);
-        let Some(mut file) = file.map_err(StateError::io("open the archive"))? else {
-            return Ok(None);
-        };
-        let header = ArchiveHeader::read(&mut file)?;
-        Ok(Some((file, header)))
-    }
+/// Unpacks an archive below a directory, onto no other mount. `None` if there is none.
+pub(super) fn unpack_into(
+    store: &Store,
+    name: &str,
+    key: &str,
+    limits: SaveLimits,
+    root: &Path,
+    excluded: &[&Path],
+) -> Result<Option<KeptState>, StateError> {
+    let Some((file, header)) = open(store, name)? else {
+        return Ok(None);
+    };
+    let (key, tree) = (StateKey::from_text(key)?, Tree::open(root, excluded)?);
+    unpack_file(file, &header, &key, limits, &tree).map(Some)
+}
+
+fn unpack_file(
+    mut file: File,
+    header: &ArchiveHeader,
+    key: &StateKey,
+    limits: SaveLimits,
+    tree: &Tree,
+) -> Result<KeptState, StateError> {
+    let failed = StateError::io::<std::io::Error>;
+    let start = file.stream_position().map_err(failed("read the archive"))?;
+    let bytes = file.metadata().map_err(failed("read the archive"))?.len();
+    unpack::check(Opener::new(&mut file, key, header)?, limits)?;
+    let rewound = file.seek(SeekFrom::Start(start));
+    rewound.map_err(failed("read the archive"))?;
+    let left_out = unpack::unpack(Opener::new(&mut file, key, header)?, tree)?;
+    let reason = (left_out > 0)
+        .then(|| format!("{left_out} files are left out: the Pod has mounts in their place"));
+    Ok(KeptState {
+        level: header.level.min(PersistenceLevel::Root),
+        bytes: Some(bytes),
+        reason,
+    })
+}
+
+/// Opens an archive and reads its header.
+fn open(store: &Store, name: &str) -> Result<Option<(File, ArchiveHeader)>, StateError> {
+    let file = store.open_file(name);
+    let Some(mut file) = file.map_err(StateError::io("open the archive"))? else {
+        return Ok(None);
+    };
+    let header = ArchiveHeader::read(&mut file)?;
+    Ok(Some((file, header)))
 }
 
 fn salt() -> Result<[u8; SALT_BYTES], StateError> {

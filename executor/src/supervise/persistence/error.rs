@@ -25,6 +25,10 @@ pub(super) enum StateError {
     NoCriu,
     #[error("the key of the saved state is missing or not valid")]
     Key,
+    #[error("the Pod keeps the workspace alone, and has no room for a snapshot")]
+    NoStore,
+    #[error("the snapshot that the sandbox begins with is not there")]
+    NoSnapshot,
 }
 
 impl StateError {

@@ -5,7 +5,6 @@ mod meta;
 mod shared_files;
 
 use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -71,6 +70,30 @@ pub(super) enum MemoryError {
     Checkpoint(#[from] CheckpointError),
 }
 
+struct Dump<'a> {
+    root: Pid,
+    archive: PathBuf,
+    key: ArchiveKey,
+    context: &'a [u8],
+    leave_running: bool,
+    approve: &'a mut dyn FnMut() -> Result<(), String>,
+}
+
+/// Processes that a restore lets go on.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    folder: &'a Store,
+    access: &'a StateAccess,
+    init: &'a Init,
+    /// It stays as it is.
+    is_snapshot: bool,
+}
+
+/// Returns whether a snapshot has processes.
+pub(super) fn has_copy(snapshot: &Store) -> bool {
+    snapshot.has(META)
+}
+
 /// Removes what an earlier Pod saved, for one of a lower level: its files change without the
 /// processes. `store` is the mount point.
 pub(super) fn remove(store: &Path) -> io::Result<()> {
@@ -128,49 +151,95 @@ impl MemoryStore {
         let secret = secret(&access.key)?;
         let meta = current(access, init, &secret)?;
         let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
-        let key = ArchiveKey::new(secret);
-        let begin = Instant::now();
-        let report = match self.dump_once(root, access, &key, &meta, false, time) {
-            // The search costs a second: only those that need it.
-            Err(error) if matches!(error.reason, FailureReason::WatchedFiles) => {
-                let left = time.saturating_sub(begin.elapsed());
-                self.dump_once(root, access, &key, &meta, true, left)
-            }
-            report => report,
-        };
-        let report = report.inspect_err(log)?;
-        tracing::debug!(bytes = report.archive_bytes, time = ?report.duration, "processes saved");
-        Ok(SavedProcesses {
-            bytes: report.archive_bytes,
-            meta,
-        })
-    }
-
-    fn dump_once(
-        &self,
-        root: Pid,
-        access: &StateAccess,
-        key: &ArchiveKey,
-        context: &[u8],
-        find_watched_files: bool,
-        time: Duration,
-    ) -> Result<DumpReport, CheckpointError> {
-        let options = DumpOptions {
-            key,
-            context,
-            limits: self.limits(time),
+        let dump = Dump {
+            root,
+            archive: self.folder.path(ARCHIVE),
+            key: ArchiveKey::new(secret),
+            context: &meta,
             leave_running: false,
-            find_watched_files,
-            sync: true,
             // Nothing changes them now.
-            approve: &mut |_| match &self.shared_files {
+            approve: &mut || match &self.shared_files {
                 Some(files) => files
                     .save(access, self.limits)
                     .map_err(|error| error.to_string()),
                 None => Ok(()),
             },
         };
-        self.criu.dump(root.as_raw_pid(), &self.archive(), options)
+        let bytes = self.run(dump, time)?.archive_bytes;
+        Ok(SavedProcesses { bytes, meta })
+    }
+
+    /// Copies the tree below a process, which goes on, to another directory. `capture` is called
+    /// while it stands still. Returns the bytes.
+    pub(super) fn copy(
+        &self,
+        root: Pid,
+        to: &Store,
+        access: &StateAccess,
+        init: &Init,
+        capture: &mut dyn FnMut() -> Result<(), StateError>,
+    ) -> Result<u64, MemoryError> {
+        let secret = secret(&access.key)?;
+        let meta = current(access, &meta::without_sandbox(init), &secret)?;
+        let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
+        let dump = Dump {
+            root,
+            archive: to.path(ARCHIVE),
+            key: ArchiveKey::new(secret),
+            context: &meta,
+            leave_running: true,
+            approve: &mut || {
+                let files = self.shared_files.as_ref();
+                files
+                    .map_or(Ok(()), |files| files.copy_to(to, access, self.limits))
+                    .and_then(|()| capture())
+                    .map_err(|error| error.to_string())
+            },
+        };
+        let bytes = self
+            .run(dump, Duration::from_secs(self.limits.seconds))?
+            .archive_bytes;
+        let written = to
+            .create(TEMPORARY)
+            .and_then(|mut file| file.write_all(&meta).map(|()| file))
+            .and_then(|file| to.commit(&file, TEMPORARY, META));
+        written.map_err(failed("describe the processes"))?;
+        Ok(bytes)
+    }
+
+    fn run(&self, mut dump: Dump<'_>, time: Duration) -> Result<DumpReport, MemoryError> {
+        let begin = Instant::now();
+        let report = match self.run_once(&mut dump, false, time) {
+            // The search costs a second: only those that need it.
+            Err(error) if matches!(error.reason, FailureReason::WatchedFiles) => {
+                let left = time.saturating_sub(begin.elapsed());
+                self.run_once(&mut dump, true, left)
+            }
+            report => report,
+        };
+        let report = report.inspect_err(log)?;
+        tracing::debug!(bytes = report.archive_bytes, time = ?report.duration, "processes saved");
+        Ok(report)
+    }
+
+    fn run_once(
+        &self,
+        dump: &mut Dump<'_>,
+        find_watched_files: bool,
+        time: Duration,
+    ) -> Result<DumpReport, CheckpointError> {
+        let options = DumpOptions {
+            key: &dump.key,
+            context: dump.context,
+            limits: self.limits(time),
+            leave_running: dump.leave_running,
+            find_watched_files,
+            // A tree that goes on need not wait for the disk.
+            sync: !dump.leave_running,
+            approve: &mut |_| (dump.approve)(),
+        };
+        self.criu
+            .dump(dump.root.as_raw_pid(), &dump.archive, options)
     }
 
     /// Makes an archive valid, once the files that its processes use are saved.
@@ -190,18 +259,47 @@ impl MemoryStore {
     /// Lets the saved processes go on, and returns their root, a child of this process. After an
     /// error nothing of them runs, now or later.
     pub(super) fn restore(&self, access: &StateAccess, init: &Init) -> Result<Pid, MemoryError> {
-        let restored = self.restore_once(access, init);
+        let source = Source {
+            folder: &self.folder,
+            access,
+            init,
+            is_snapshot: false,
+        };
+        let restored = if self.folder.has(USED) {
+            Err(MemoryError::Used)
+        } else {
+            self.restore_once(source)
+        };
         if let Err(error) = self.discard() {
             tracing::error!(%error, "cannot discard saved processes");
         }
         restored
     }
 
-    fn restore_once(&self, access: &StateAccess, init: &Init) -> Result<Pid, MemoryError> {
-        if self.folder.has(USED) {
-            return Err(MemoryError::Used);
-        }
-        let context = read_file(self.folder.descriptor(), META, MAX_META_BYTES);
+    /// Lets the processes of a snapshot go on, which stays as it is.
+    pub(super) fn restore_copy(
+        &self,
+        snapshot: &Store,
+        access: &StateAccess,
+        init: &Init,
+    ) -> Result<Pid, MemoryError> {
+        let source = Source {
+            folder: snapshot,
+            access,
+            init: &meta::without_sandbox(init),
+            is_snapshot: true,
+        };
+        self.restore_once(source)
+    }
+
+    fn restore_once(&self, source: Source<'_>) -> Result<Pid, MemoryError> {
+        let Source {
+            folder,
+            access,
+            init,
+            is_snapshot,
+        } = source;
+        let context = read_file(folder.descriptor(), META, MAX_META_BYTES);
         let context = context.map_err(failed("read the saved processes"))?;
         let context = context.ok_or(MemoryError::Missing)?;
         let meta: MemoryMeta = serde_json::from_slice(&context)
@@ -210,10 +308,14 @@ impl MemoryStore {
         if let Some(obstacle) = meta.obstacle(&current(access, init, &secret)?) {
             return Err(MemoryError::Obstacle(obstacle));
         }
-        let (archive, key) = (self.archive(), ArchiveKey::new(secret));
+        let (archive, key) = (folder.path(ARCHIVE), ArchiveKey::new(secret));
         let manifest = read_manifest(&archive, &key, &context)?;
         if let Some(files) = &self.shared_files {
-            let restored = files.restore(&self.folder, access, self.limits);
+            let restored = if is_snapshot {
+                SharedFiles::restore_copy(folder, access, self.limits).map_err(|e| e.to_string())
+            } else {
+                files.restore(folder, access, self.limits)
+            };
             restored.map_err(MemoryError::Obstacle)?;
         }
         let options = RestoreOptions {
@@ -222,7 +324,9 @@ impl MemoryStore {
             limits: self.limits(Duration::from_secs(self.limits.seconds)),
             descriptors: descriptors(&manifest).map_err(failed("pass on the log"))?,
             approve: &mut |manifest| {
-                self.use_up().map_err(|error| error.to_string())?;
+                if !is_snapshot {
+                    self.use_up().map_err(|error| error.to_string())?;
+                }
                 reserve(manifest.highest_pid.unsigned_abs());
                 Ok(())
             },
@@ -245,12 +349,6 @@ impl MemoryStore {
             time,
             bytes: self.limits.bytes,
         }
-    }
-
-    /// Path by the directory's descriptor: the store may not be visible in the root.
-    fn archive(&self) -> PathBuf {
-        let folder = self.folder.descriptor().as_raw_fd();
-        PathBuf::from(format!("/proc/self/fd/{folder}/{ARCHIVE}"))
     }
 }
 

@@ -175,6 +175,15 @@ impl OverlayRoot {
         Ok(())
     }
 
+    /// Opens the upper directory; `None` if it is not mounted.
+    pub(super) fn upper(&self) -> Result<Option<OwnedFd>, StateError> {
+        let MountState::Mounted(overlay) = &self.mount else {
+            return Ok(None);
+        };
+        let upper = open_directory(overlay.as_fd(), "u");
+        upper.map(Some).map_err(StateError::io("open the overlay"))
+    }
+
     /// Makes all changes durable. There is no limit on them: the volume has them already.
     pub(super) fn save(&self, image: &str, limits: SaveLimits) -> Result<KeptState, StateError> {
         let failed = StateError::io::<io::Error>;

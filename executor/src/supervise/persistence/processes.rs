@@ -12,9 +12,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::memory::{self, MemoryStore, SavedProcesses};
+use super::snapshots::PendingSnapshot;
 use crate::supervise::prepare_save;
 
-use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded};
+use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded, joined};
 
 /// Result of a save of the processes, with the reason of a failure.
 pub(in crate::supervise) type SavedOrReason = Result<SavedProcesses, String>;
@@ -63,7 +64,11 @@ impl Persistence {
 
     /// Returns whether the init message may let saved processes go on.
     pub(in crate::supervise) fn has_processes(&self) -> bool {
-        self.memory().is_some_and(|store| store.has_archive())
+        let pending = self.pending.as_ref();
+        let memory = self.memory();
+        memory.is_some_and(|store| {
+            store.has_archive() || pending.is_some_and(PendingSnapshot::has_processes)
+        })
     }
 
     fn memory(&self) -> Option<&Arc<MemoryStore>> {
@@ -194,12 +199,5 @@ impl Persistence {
         let reason = format!("processes are not kept: {reason}");
         kept.reason = Some(joined(reason, kept.reason));
         kept
-    }
-}
-
-fn joined(reason: String, earlier: Option<String>) -> String {
-    match earlier {
-        Some(earlier) => format!("{reason}; {earlier}"),
-        None => reason,
     }
 }

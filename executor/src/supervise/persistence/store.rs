@@ -1,20 +1,23 @@
-//! Directory `root` of the store, a directory on the volume. All files are opened by its
-//! descriptor: the command of an earlier Pod may have left links in it.
+//! Directories of the store, which is a directory on the volume. All files are opened by their
+//! descriptors: the command of an earlier Pod may have left links.
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, fstat, mkdirat, openat2,
-    renameat, renameat_with,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, fstat, mkdirat,
+    openat2, renameat, renameat_with,
 };
 use rustix::io::Errno;
 
 use super::remove_tree::remove_tree;
 
-const NAME: &str = "root";
+/// Files outside of the workspace, and processes.
+const ROOT: &str = "root";
+/// Copies of the state for other sandboxes.
+const SNAPSHOTS: &str = "snapshots";
 const NO_LINKS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 #[derive(Debug)]
@@ -25,10 +28,24 @@ pub(super) struct Store {
 impl Store {
     /// Opens the store below `path`, the mount point of the volume's directory.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Self::open_private(path, ROOT)
+    }
+
+    /// Opens the directory of snapshots below `path`.
+    pub(super) fn open_snapshots(path: &Path) -> io::Result<Self> {
+        Self::open_private(path, SNAPSHOTS)
+    }
+
+    /// Store of an existing directory, which may be read-only.
+    pub(super) fn of(directory: OwnedFd) -> Self {
+        Self { directory }
+    }
+
+    fn open_private(path: &Path, name: &str) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let volume = rustix::fs::open(path, flags, Mode::empty())?;
-        make_directory(volume.as_fd(), NAME)?;
-        let directory = open_directory(volume.as_fd(), NAME)?;
+        make_directory(volume.as_fd(), name)?;
+        let directory = open_directory(volume.as_fd(), name)?;
         // Names and sizes of the files are not for other users.
         fchmod(&directory, Mode::RWXU)?;
         Ok(Self { directory })
@@ -87,6 +104,24 @@ impl Store {
             Err(Errno::NOENT) => self.rename(one, other).map(drop),
             outcome => Ok(outcome?),
         }
+    }
+
+    /// Path of an entry by the directory's descriptor: the store may not be visible in the root.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        let directory = self.directory.as_raw_fd();
+        PathBuf::from(format!("/proc/self/fd/{directory}/{name}"))
+    }
+
+    /// Names of all entries.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !matches!(&*name, "." | "..") {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     /// Removes an entry with all below it.

@@ -15,7 +15,8 @@ use super::list::FileList;
 use super::metadata::Metadata;
 use super::sparse;
 use super::tar_writer::{TarWriter, put_zeros};
-use super::walk::{Found, Tree};
+use super::upper;
+use super::walk::{Found, Tree, walk};
 use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
 
@@ -38,29 +39,49 @@ pub(super) fn pack<W: Write>(
     limits: SaveLimits,
     deadline: Deadline,
 ) -> Result<(Packed, W), StateError> {
-    let mut packer = Packer {
-        writer: TarWriter::new(to, limits.bytes),
-        names: HashMap::new(),
-        packed: Packed::default(),
-        buffer: vec![0; BUFFER_BYTES],
-        deadline,
-    };
-    let too_deep = changes::visit(tree, list, deadline, |change| {
-        packer.packed.files += 1;
-        if packer.packed.files > limits.files {
-            return Err(StateError::Files(limits.files));
-        }
-        match change {
-            Change::Present(found) if has_whiteout_name(found.path) => packer.leave_out(),
-            Change::Present(found) => packer.add(&found),
-            Change::Gone(path) => packer.hide(path),
-        }
+    let mut packer = Packer::new(to, limits, deadline);
+    let too_deep = changes::visit(tree, list, deadline, |change| match change {
+        Change::Present(found) => packer.present(&found),
+        Change::Gone(path) => packer.gone(path),
     })?;
-    packer.packed.left_out += too_deep;
-    Ok((packer.packed, packer.writer.finish()?))
+    packer.finish(too_deep)
+}
+
+/// Writes all files of a tree.
+pub(super) fn pack_all<W: Write>(
+    tree: &Tree,
+    to: W,
+    limits: SaveLimits,
+    deadline: Deadline,
+) -> Result<(Packed, W), StateError> {
+    let mut packer = Packer::new(to, limits, deadline);
+    let too_deep = walk(tree, deadline, |found| packer.present(&found))?;
+    packer.finish(too_deep)
+}
+
+/// Writes the files of an upper directory, and what they hide. `merged` is the overlay.
+pub(super) fn pack_upper<W: Write>(
+    upper: &Tree,
+    merged: &Tree,
+    to: W,
+    limits: SaveLimits,
+    deadline: Deadline,
+) -> Result<(Packed, W), StateError> {
+    let mut packer = Packer::new(to, limits, deadline);
+    let too_deep = walk(upper, deadline, |found| {
+        if upper::is_whiteout(&found) {
+            return packer.gone(found.path);
+        }
+        if upper::hides_directory(&found, merged)? {
+            packer.gone(found.path)?;
+        }
+        packer.present(&found)
+    })?;
+    packer.finish(too_deep)
 }
 
 struct Packer<W> {
+    max_files: u64,
     writer: TarWriter<W>,
     /// First path of each file with several names.
     names: HashMap<(u64, u64), Vec<u8>>,
@@ -70,6 +91,43 @@ struct Packer<W> {
 }
 
 impl<W: Write> Packer<W> {
+    fn new(to: W, limits: SaveLimits, deadline: Deadline) -> Self {
+        Self {
+            max_files: limits.files,
+            writer: TarWriter::new(to, limits.bytes),
+            names: HashMap::new(),
+            packed: Packed::default(),
+            buffer: vec![0; BUFFER_BYTES],
+            deadline,
+        }
+    }
+
+    fn finish(mut self, too_deep: u64) -> Result<(Packed, W), StateError> {
+        self.packed.left_out += too_deep;
+        Ok((self.packed, self.writer.finish()?))
+    }
+
+    fn present(&mut self, found: &Found<'_>) -> Result<(), StateError> {
+        self.count()?;
+        if has_whiteout_name(found.path) {
+            return self.leave_out();
+        }
+        self.add(found)
+    }
+
+    fn gone(&mut self, path: &[u8]) -> Result<(), StateError> {
+        self.count()?;
+        self.hide(path)
+    }
+
+    fn count(&mut self) -> Result<(), StateError> {
+        self.packed.files += 1;
+        if self.packed.files > self.max_files {
+            return Err(StateError::Files(self.max_files));
+        }
+        Ok(())
+    }
+
     #[expect(
         clippy::unnecessary_wraps,
         reason = "one of several outcomes of a change"

@@ -86,6 +86,7 @@ fn access() -> StateAccess {
     StateAccess {
         key: URL_SAFE_NO_PAD.encode([1; 32]),
         image: "sha256:one".into(),
+        source: None,
     }
 }
 

@@ -75,10 +75,7 @@ struct Unpacker<'a> {
 
 impl Unpacker<'_> {
     fn would_remove_mount(&self, entry: &Entry) -> bool {
-        let below = [&entry.path[..], b"/"].concat();
-        let first = self.tree.excluded.range(below..).next();
-        let has_mount = first.is_some_and(|mount| is_at_or_below(mount, &entry.path));
-        has_mount && entry.kind != Kind::Directory
+        self.tree.has_excluded_below(&entry.path) && entry.kind != Kind::Directory
     }
 
     fn add<R: Read>(

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
+use crate::supervise::persistence::mounts::{self, is_at_or_below};
 
 /// Nested directories. Deeper ones are left out, because each level has an open descriptor.
 const MAX_DEPTH: usize = 512;
@@ -40,6 +42,28 @@ impl Found<'_> {
 }
 
 impl Tree {
+    /// Files below `root` but those on other mounts and below the `excluded` paths.
+    pub(super) fn open(root: &Path, excluded: &[&Path]) -> Result<Self, StateError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(root, flags, Mode::empty());
+        let mounts = mounts::read().map_err(StateError::io("read the mounts"))?;
+        let mut paths = mounts::points_below(&mounts, root);
+        let excluded = excluded.iter();
+        let excluded = excluded.filter_map(|path| path.strip_prefix(root).ok());
+        paths.extend(excluded.map(|path| path.as_os_str().as_encoded_bytes().to_vec()));
+        Ok(Self {
+            root: directory.map_err(StateError::io("open a directory"))?,
+            excluded: paths,
+        })
+    }
+
+    /// Returns whether something is mounted below a directory.
+    pub(super) fn has_excluded_below(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        let first = self.excluded.range(below..).next();
+        first.is_some_and(|excluded| is_at_or_below(excluded, path))
+    }
+
     /// Returns whether a path is left out of walks.
     pub(super) fn is_excluded(&self, path: &[u8]) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');

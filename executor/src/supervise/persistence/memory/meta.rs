@@ -1,7 +1,7 @@
 //! File `meta.json` beside saved processes: the surroundings in which they can go on. Its bytes are
 //! part of the key of the archive, so a changed file opens nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 
@@ -81,6 +81,15 @@ impl MemoryMeta {
             return None;
         };
         Some(reason.to_owned())
+    }
+}
+
+/// Init message without what differs between the sandboxes of a snapshot.
+pub(super) fn without_sandbox(init: &Init) -> Init {
+    Init {
+        environment: BTreeMap::new(),
+        sandbox_uid: None,
+        ..init.clone()
     }
 }
 

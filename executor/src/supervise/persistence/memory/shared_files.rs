@@ -5,7 +5,8 @@ use std::{fs, io};
 
 use crds::contract::persistence::{PersistenceLevel, SaveLimits, StateAccess};
 
-use crate::supervise::persistence::archive::ArchiveRoot;
+use crate::supervise::persistence::archive::{ArchiveFile, ArchiveRoot, unpack_into};
+use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
 use crate::supervise::persistence::mounts;
 use crate::supervise::persistence::store::Store;
@@ -13,6 +14,8 @@ use crate::supervise::persistence::store::Store;
 const DIRECTORY: &str = "/dev/shm";
 /// Directory of the store of processes.
 const FOLDER: &str = "shm";
+/// Archive of a snapshot.
+const SNAPSHOT: &str = "shared-files";
 
 #[derive(Debug)]
 pub(super) struct SharedFiles(ArchiveRoot);
@@ -37,6 +40,39 @@ impl SharedFiles {
             return self.discard();
         }
         self.0.save(access, limits).map(drop)
+    }
+
+    /// Copies the files that are new or have changed to a snapshot.
+    pub(super) fn copy_to(
+        &self,
+        snapshot: &Store,
+        access: &StateAccess,
+        limits: SaveLimits,
+    ) -> Result<(), StateError> {
+        if present().map_err(failed("read /dev/shm"))?.is_empty() {
+            return Ok(());
+        }
+        let file = ArchiveFile {
+            store: snapshot,
+            name: SNAPSHOT,
+            access,
+        };
+        let deadline = Deadline::after(limits.seconds);
+        self.0.copy_to(file, limits, deadline).map(drop)
+    }
+
+    /// Restores files that the processes of a snapshot have had.
+    pub(super) fn restore_copy(
+        snapshot: &Store,
+        access: &StateAccess,
+        limits: SaveLimits,
+    ) -> Result<(), StateError> {
+        let present = present().map_err(failed("read /dev/shm"))?;
+        // The directory itself may belong to the node.
+        let present = present.iter().map(|path| &**path);
+        let excluded: Vec<&Path> = present.chain([Path::new(DIRECTORY)]).collect();
+        let root = Path::new(DIRECTORY);
+        unpack_into(snapshot, SNAPSHOT, &access.key, limits, root, &excluded).map(drop)
     }
 
     /// Restores files that the processes have had. One that is there belongs to another container of

@@ -266,6 +266,7 @@ impl BuildContext<'_> {
         StateAccess {
             key: self.key_set().state_key(&self.entry.uid),
             image: image.to_owned(),
+            source: None,
         }
     }
 }

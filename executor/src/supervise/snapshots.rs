@@ -1,0 +1,78 @@
+//! Snapshots of the command, and start of a sandbox with one.
+
+use crds::contract::control::Init;
+use crds::contract::persistence::{PersistenceLevel, SnapshotRequest};
+use rustix::process::{Pid, Signal};
+
+use super::command::CommandStartError;
+use super::reaper::SignalEvent;
+use super::{Supervisor, reaper, renew};
+
+impl Supervisor {
+    /// Copies the state of the command, which goes on. Returns signals that came meanwhile.
+    pub(super) async fn take_snapshot(
+        &mut self,
+        child: Pid,
+        request: SnapshotRequest,
+    ) -> Vec<Signal> {
+        let mut signals = Vec::new();
+        let taking = self
+            .persistence
+            .take_snapshot(child, request, self.probe_address);
+        let mut taking = std::pin::pin!(taking);
+        let report = loop {
+            tokio::select! {
+                report = &mut taking => break report,
+                // The caller reaps children, as the copy waits for its own.
+                event = self.reaper.next_event() => {
+                    if let SignalEvent::Forward(signal) = event && !signals.contains(&signal) {
+                        signals.push(signal);
+                    }
+                }
+            }
+        };
+        if let Some(error) = &report.error {
+            tracing::warn!(error, "no snapshot was taken");
+        }
+        self.snapshots.finish(report);
+        signals
+    }
+
+    /// Takes over the snapshot that the sandbox begins with. Returns whether there was one, and the
+    /// root of its processes if they go on.
+    pub(super) async fn begin(
+        &mut self,
+        init: &Init,
+    ) -> Result<Option<Option<Pid>>, CommandStartError> {
+        let begun = self.persistence.begin(init).await;
+        let begun = begun.map_err(CommandStartError::Snapshot)?;
+        let Some(mut begun) = begun else {
+            return Ok(None);
+        };
+        let mut root = None;
+        if let Some((pid, key)) = begun.processes.take() {
+            let renewed = match &key {
+                Some(key) => renew::renew(self.probe_address, init, key).await,
+                None => Ok(()),
+            };
+            match renewed {
+                Ok(()) => root = Some(pid),
+                Err(error) => {
+                    let reason = format!("processes did not go on: no new session key: {error}");
+                    begun.restored.level = PersistenceLevel::Root;
+                    begun.restored.reason = Some(reason);
+                }
+            }
+        }
+        if let Some(reason) = &begun.restored.reason {
+            tracing::warn!(reason, "not all of the snapshot was restored");
+        }
+        self.lifecycle.report_restored(Some(begun.restored));
+        if root.is_none() {
+            // Remains of a failed attempt. No program was prestarted.
+            reaper::kill_all_children();
+            self.persistence.reserve_pids().await;
+        }
+        Ok(Some(root))
+    }
+}

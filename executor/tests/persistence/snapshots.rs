@@ -1,0 +1,290 @@
+//! Snapshots of a command that goes on, and other sandboxes that begin with them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crds::contract::control::{Grant, Init};
+use crds::contract::persistence::PersistenceLevel::{self, Memory, Root};
+use crds::contract::persistence::RootMechanism::{self, Archive, Node, Overlay};
+use crds::contract::persistence::{SnapshotRequest, SnapshotSource};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::containers::{CAPABILITIES, Container, Volumes, namespaces};
+use super::shell;
+use super::volume::{IMAGE, Volume};
+use crate::client::{copy_program, pass_on, set_mode};
+use crate::minimal_images::has_busybox;
+use crate::supervise::{message, ready, signer, start, state, supervise_command};
+
+/// Makes `$1` the root as a container runtime does, with the store `$2`, the workspace `$3` and the
+/// snapshot `$4`, and runs the rest in it.
+const ENTER: &str = r#"root=$1 store=$2 work=$3 snapshot=$4; shift 4
+for path in /proc/self/fd/*; do
+    number=${path##*/}
+    [ "$number" -le 2 ] || eval "exec $number>&-"
+done
+mount --make-rprivate / && mount -t tmpfs none /dev/shm &&
+mount --bind "$root" "$root" && mount --rbind /dev "$root/dev" &&
+mount -t proc proc "$root/proc" && mount --bind "$store" "$root/run/sandbox-store" &&
+mount --bind "$work" "$root/workspace" || exit
+[ -z "$snapshot" ] || { mkdir -p "$root/run/sandbox-snapshot" &&
+    mount --bind "$snapshot" "$root/run/sandbox-snapshot" &&
+    mount -o remount,bind,ro "$root/run/sandbox-snapshot"; } || exit
+cd "$root" && pivot_root . old && cd / && /bin/busybox umount -l /old || exit
+exec "$@""#;
+
+/// Changes files, keeps some open, and answers to the file `ask` of the workspace with what it has.
+const COMMAND: &str = "number=$(cat /proc/sys/kernel/random/uuid); count=0
+    echo changed > /etc/of-image; rm /etc/removed; mkdir /etc/new; echo new > /etc/new/file
+    exec 5> /etc/open; echo one >&5; echo shared > /dev/shm/file; exec 6> /workspace/log
+    echo up $number
+    while :; do
+        if [ -e /workspace/ask ]; then
+            rm /workspace/ask; count=$((count + 1)); echo $count >&6
+            echo $number $(cat /etc/of-image /etc/new/file /etc/open /dev/shm/file /workspace/log)
+            [ ! -e /etc/removed ] || echo not removed
+        fi
+        sleep 0.01
+    done";
+
+/// One sandbox: its volume, and the root of its container.
+struct Sandbox {
+    volumes: Volumes,
+    image: TempDir,
+    mechanism: RootMechanism,
+}
+
+impl Sandbox {
+    fn new(test: &str, mechanism: RootMechanism) -> Option<Self> {
+        let volumes = Volumes::new(test)?;
+        if !has_busybox(test) {
+            return None;
+        }
+        let image = Self::image(&volumes);
+        Some(Self {
+            volumes,
+            image,
+            mechanism,
+        })
+    }
+
+    fn image(volumes: &Volumes) -> TempDir {
+        let image = Volume::root();
+        for name in ["old", "workspace"] {
+            fs::create_dir(image.path().join(name)).unwrap();
+        }
+        copy_program(&volumes.criu, &image.path().join("criu"));
+        image
+    }
+
+    fn run(&self, level: PersistenceLevel, from: Option<&PathBuf>, init: &Init) -> Container {
+        let inner = supervise_command("/sandbox-executor", "/run/sandbox".as_ref());
+        let mut command = namespaces(true);
+        command
+            .args(["setpriv", "--bounding-set"])
+            .arg(format!("{CAPABILITIES},+sys_admin"))
+            .args(["bash", "-c", ENTER, "bash"])
+            .arg(self.image.path())
+            .arg(self.volumes.store())
+            .arg(self.volumes.work())
+            .arg(from.map(|path| path.as_os_str()).unwrap_or_default())
+            .arg(inner.get_program())
+            .env_clear()
+            .env(
+                "SANDBOX_PERSISTENCE",
+                Volumes::persistence(level, self.mechanism),
+            )
+            .env("SANDBOX_NODE_ROOT", r#"{"level": "Root"}"#);
+        pass_on(&inner, &mut command).args(["--criu", "/criu"]);
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let container = Container::start(&mut command, tempfile::tempdir().unwrap());
+        let response = start(&container, init);
+        assert_eq!(response.status, 200, "{}", response.body);
+        container
+    }
+
+    fn ask(&self, container: &mut Container) -> String {
+        fs::write(self.volumes.work().join("ask"), "").unwrap();
+        container.line()
+    }
+
+    fn snapshot(&self, id: &str) -> PathBuf {
+        self.volumes.store().join("snapshots").join(id)
+    }
+}
+
+/// Init message of a sandbox that begins with a snapshot.
+fn begin(id: &str, key: char) -> Init {
+    let mut init = shell(COMMAND);
+    init.sandbox_uid = Some("another".into());
+    init.environment.insert("OTHER".into(), "value".into());
+    if let Some(state) = &mut init.state {
+        state.source = Some(SnapshotSource {
+            id: id.into(),
+            key: key.to_string().repeat(43),
+            workspace: "/workspace".into(),
+        });
+    }
+    init
+}
+
+fn take(container: &Container, id: &str, level: PersistenceLevel, others: &[&str]) -> Value {
+    assert_eq!(state(&ready(container.address, 20)), "ready");
+    let grant = Grant::Snapshot(SnapshotRequest {
+        id: id.into(),
+        key: "E".repeat(43),
+        level,
+        image: IMAGE.into(),
+        workspace: "/workspace".into(),
+        others: others.iter().map(|other| (*other).to_owned()).collect(),
+    });
+    let token = message(grant).sign(&signer()).unwrap();
+    let response = container.request("POST /v1/snapshot?timeout=60", &[], token.as_bytes());
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.json()
+}
+
+#[test]
+fn sandboxes_that_begin_with_a_snapshot_go_on_each_for_itself() {
+    let test = "sandboxes_that_begin_with_a_snapshot_go_on_each_for_itself";
+    for mechanism in [Overlay, Archive] {
+        let Some(parent) = Sandbox::new(test, mechanism) else {
+            return;
+        };
+        let mut container = parent.run(Memory, None, &shell(COMMAND));
+        let line = container.line();
+        let number = line.strip_prefix("up ").unwrap();
+        let files = format!("{number} changed new one shared");
+        assert_eq!(parent.ask(&mut container), format!("{files} 1"));
+        let report = take(&container, "first", Memory, &[]);
+        assert_eq!(report["kept"]["level"], "Memory", "{mechanism:?} {report}");
+        assert!(report["kept"]["reason"].is_null(), "{report}");
+        assert_eq!(parent.ask(&mut container), format!("{files} 1 2"));
+        // A repeated call reports on the same one.
+        assert_eq!(take(&container, "first", Memory, &[]), report);
+
+        let children = [0, 1].map(|_| Sandbox::new(test, mechanism).unwrap());
+        let snapshot = parent.snapshot("first");
+        let init = begin("first", 'E');
+        let mut running = children
+            .each_ref()
+            .map(|child| child.run(Memory, Some(&snapshot), &init));
+        for (child, container) in children.iter().zip(&mut running) {
+            let restored = container.restored();
+            assert_eq!(restored["level"], "Memory", "{mechanism:?} {restored}");
+            assert!(restored["reason"].is_null(), "{restored}");
+            assert_eq!(child.ask(container), format!("{files} 1 2"));
+            assert_eq!(child.ask(container), format!("{files} 1 2 3"));
+        }
+        assert_eq!(parent.ask(&mut container), format!("{files} 1 2 3"));
+
+        // A child has its own state from now on: paused, and resumed without the snapshot.
+        let [first, _] = running;
+        let kept = super::kept(&super::save(&first));
+        assert_eq!(kept["level"], "Memory", "{kept}");
+        first.end();
+        let child = Sandbox {
+            image: Sandbox::image(&children[0].volumes),
+            ..children.into_iter().next().unwrap()
+        };
+        let mut again = child.run(Memory, None, &init);
+        assert_eq!(child.ask(&mut again), format!("{files} 1 2 3 4"));
+
+        // A snapshot of less: the command begins anew with the files. The other one is not known
+        // any more.
+        let report = take(&container, "second", Root, &[]);
+        assert_eq!(report["kept"]["level"], "Root", "{report}");
+        assert!(!snapshot.exists() && parent.snapshot("second").exists());
+        let other = Sandbox::new(test, mechanism).unwrap();
+        let mut init = begin("second", 'E');
+        init.command[2] = "echo $(cat /etc/of-image /etc/new/file /etc/open /workspace/log); \
+            [ -e /etc/removed ] || echo removed; sleep 1000"
+            .into();
+        let snapshot = parent.snapshot("second");
+        let mut fresh = other.run(Memory, Some(&snapshot), &init);
+        assert_eq!(fresh.line(), "changed new one 1 2 3");
+        assert_eq!(fresh.line(), "removed");
+        assert_eq!(fresh.restored(), json!({"level": "Root"}));
+        assert!(container.stop() != 0);
+    }
+}
+
+#[test]
+fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
+    let test = "changes_that_the_node_keeps_are_read_from_its_upper_directory";
+    let Some(parent) = Sandbox::new(test, Node) else {
+        return;
+    };
+    // As if the node had mounted it over the image.
+    let upper = parent.volumes.store().join("upper");
+    fs::create_dir_all(upper.join("etc/whole")).unwrap();
+    set_mode(&upper, 0o755);
+    let etc = upper.join("etc");
+    fs::write(etc.join("of-image"), "changed\n").unwrap();
+    fs::write(etc.join("whole/file"), "new\n").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        etc.join("removed"),
+        rustix::fs::FileType::CharacterDevice,
+        rustix::fs::Mode::empty(),
+        0,
+    )
+    .unwrap();
+    fs::create_dir(parent.image.path().join("etc/whole")).unwrap();
+    fs::write(parent.image.path().join("etc/whole/file"), "").unwrap();
+    let container = parent.run(Root, None, &shell("sleep 1000"));
+    let report = take(&container, "one", Root, &[]);
+    assert_eq!(report["kept"]["level"], "Root", "{report}");
+    let child = Sandbox::new(test, Archive).unwrap();
+    fs::create_dir(child.image.path().join("etc/whole")).unwrap();
+    fs::write(child.image.path().join("etc/whole/of-image"), "").unwrap();
+    let mut init = begin("one", 'E');
+    init.command[2] = "cat /etc/of-image; cat /etc/whole/*; ls /etc/whole; \
+        [ -e /etc/removed ] || echo removed; sleep 1000"
+        .into();
+    let mut begun = child.run(Root, Some(&parent.snapshot("one")), &init);
+    for expected in ["changed", "new", "file", "removed"] {
+        assert_eq!(begun.line(), expected);
+    }
+}
+
+#[test]
+fn start_with_a_damaged_or_foreign_snapshot_fails() {
+    let test = "start_with_a_damaged_or_foreign_snapshot_fails";
+    let Some(parent) = Sandbox::new(test, Archive) else {
+        return;
+    };
+    let mut container = parent.run(Memory, None, &shell(COMMAND));
+    container.line();
+    take(&container, "one", Memory, &[]);
+    let snapshot = parent.snapshot("one");
+    let fails = |init: &Init, from: Option<&PathBuf>| {
+        let child = Sandbox::new(test, Archive).unwrap();
+        let container = child.run(Memory, from, init);
+        let report = ready(container.address, 20).json();
+        assert_eq!(report["state"], "exited", "{report}");
+        let detail = report["detail"].as_str().unwrap().to_owned();
+        detail
+            .strip_prefix("cannot begin with the snapshot: ")
+            .unwrap()
+            .to_owned()
+    };
+    let other = fails(&begin("one", 'M'), Some(&snapshot));
+    assert!(other.contains("damaged"), "{other}");
+    let missing = fails(&begin("one", 'E'), None);
+    assert_eq!(
+        missing,
+        "the snapshot that the sandbox begins with is not there"
+    );
+    let path = snapshot.join("workspace");
+    let mut archive = fs::read(&path).unwrap();
+    let middle = archive.len() / 2;
+    archive[middle] ^= 1;
+    fs::write(&path, archive).unwrap();
+    let damaged = fails(&begin("one", 'E'), Some(&snapshot));
+    assert!(damaged.contains("damaged"), "{damaged}");
+    fs::remove_file(snapshot.join("snapshot.json")).unwrap();
+    let incomplete = fails(&begin("one", 'E'), Some(&snapshot));
+    assert!(incomplete.contains("not complete"), "{incomplete}");
+}
