@@ -73,6 +73,12 @@ pub enum Reason {
     WaitingForWarmPod,
     /// No warm Pod of the pool is ready, and the pool refuses sandboxes then.
     PoolExhausted,
+    /// The snapshot of `spec.source` does not exist.
+    SnapshotNotFound,
+    /// The snapshot of `spec.source` is being taken.
+    WaitingForSnapshot,
+    /// The snapshot of `spec.source` has failed, or belongs to another tenant.
+    SnapshotUnusable,
     /// An object of the same name has another owner.
     NameTaken,
     /// The spec has changed since the Pod was created. Reason of the condition `RestartNeeded`.

@@ -35,8 +35,8 @@ pub mod path {
     pub const STATE_DIR: &str = "/run/sandbox";
     /// Directory on the workspace's volume with the state that a pause keeps besides the workspace.
     pub const STORE_DIR: &str = "/run/sandbox-store";
-    /// Directory of [`STORE_DIR`] in which a node shows the changed files that it keeps, read-only.
-    pub const NODE_UPPER: &str = "upper";
+    /// Read-only directory with the changed files of a root that the node keeps.
+    pub const CHANGES_DIR: &str = "/run/sandbox-changes";
     /// Read-only directory of the snapshot that a sandbox begins with.
     pub const SNAPSHOT_DIR: &str = "/run/sandbox-snapshot";
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::contract::path::NODE_UPPER;
+use crds::contract::path::CHANGES_DIR;
 use crds::contract::persistence::{
     KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, StateAccess,
 };
@@ -53,7 +53,7 @@ pub(super) struct Persistence {
     /// Directory for snapshots; `None` if the workspace alone is kept.
     snapshots: Option<Arc<Store>>,
     /// Changed files that the node keeps, if it shows them.
-    node_upper: Option<OwnedFd>,
+    node_changes: Option<OwnedFd>,
     /// Snapshot that the sandbox is to begin with.
     pending: Option<PendingSnapshot>,
     /// The volume has the files of a snapshot.
@@ -64,7 +64,7 @@ pub(super) struct Persistence {
 #[derive(Debug, Default)]
 struct VisibleStore {
     snapshots: Option<Store>,
-    node_upper: Option<OwnedFd>,
+    node_changes: Option<OwnedFd>,
     pending: Option<PendingSnapshot>,
     has_begun: bool,
 }
@@ -76,7 +76,7 @@ impl VisibleStore {
             snapshots: Store::open_snapshots(store)
                 .inspect_err(|error| tracing::warn!(%error, "cannot open the snapshots"))
                 .ok(),
-            node_upper: rustix::fs::open(store.join(NODE_UPPER), flags, Mode::empty()).ok(),
+            node_changes: rustix::fs::open(CHANGES_DIR, flags, Mode::empty()).ok(),
             pending: PendingSnapshot::open(store),
             has_begun: PendingSnapshot::has_begun(store),
         }
@@ -178,7 +178,7 @@ impl Persistence {
                 source: None,
             },
             snapshots: opened.snapshots.map(Arc::new),
-            node_upper: opened.node_upper,
+            node_changes: opened.node_changes,
             pending: opened.pending,
             has_begun: opened.has_begun,
         }

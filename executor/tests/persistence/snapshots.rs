@@ -28,6 +28,8 @@ mount --make-rprivate / && mount -t tmpfs none /dev/shm &&
 mount --bind "$root" "$root" && mount --rbind /dev "$root/dev" &&
 mount -t proc proc "$root/proc" && mount --bind "$store" "$root/run/sandbox-store" &&
 mount --bind "$work" "$root/workspace" || exit
+[ ! -e "$store/changes" ] || { mkdir "$root/run/sandbox-changes" &&
+    mount --bind "$store/changes" "$root/run/sandbox-changes"; } || exit
 [ -z "$snapshot" ] || { mkdir -p "$root/run/sandbox-snapshot" &&
     mount --bind "$snapshot" "$root/run/sandbox-snapshot" &&
     mount -o remount,bind,ro "$root/run/sandbox-snapshot"; } || exit
@@ -217,7 +219,7 @@ fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
         return;
     };
     // As if the node had mounted it over the image.
-    let upper = parent.volumes.store().join("upper");
+    let upper = parent.volumes.store().join("changes");
     fs::create_dir_all(upper.join("etc/whole")).unwrap();
     set_mode(&upper, 0o755);
     let etc = upper.join("etc");

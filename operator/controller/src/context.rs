@@ -25,10 +25,12 @@ use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
 use crate::probes::state_saver::StateSaver;
+use crate::probes::supervisor_client::Supervisors;
 use crate::quota::QuotaQueue;
 use crate::reconcile::isolation::Isolation;
 use crate::rejected_persistence::{RecentRejections, RejectedPersistence};
 use crate::sandbox_memory::{SandboxMemory, SandboxStates};
+use crate::snapshots::index::SnapshotIndex;
 
 /// Shared state of all reconciles.
 pub(crate) struct Context {
@@ -42,6 +44,8 @@ pub(crate) struct Context {
     pub(crate) pods: Arc<PodIndex>,
     pub(crate) warm_pods: Arc<WarmPodIndex>,
     pub(crate) pools: Arc<PoolIndex>,
+    pub(crate) snapshots: Arc<SnapshotIndex>,
+    pub(crate) supervisors: Arc<dyn Supervisors>,
     pub(crate) waiting: Arc<WaitingSandboxes>,
     pub(crate) demand: DemandIndex,
     pub(crate) builds: Arc<BuildQueue>,
@@ -98,6 +102,8 @@ impl Context {
                 queue.clone(),
                 pool_queue.clone(),
             )),
+            snapshots: Arc::new(SnapshotIndex::new(index.clone(), queue.clone())),
+            supervisors: supervisors.clone(),
             saver: states.own(StateSaver::new(
                 supervisors.clone(),
                 keys.clone(),

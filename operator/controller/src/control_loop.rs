@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::image_builds;
 use crate::pools;
 use crate::pools::reconciler::PoolReconciler;
+use crate::snapshots;
 use crds::names;
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
@@ -110,6 +111,13 @@ fn spawn_watches(tasks: &mut JoinSet<()>, context: &Context) {
         watch::api(client, namespace),
         None,
         context.pools.clone(),
+        vitals.clone(),
+        shutdown.clone(),
+    ));
+    tasks.spawn(watch::run(
+        watch::api(client, namespace),
+        None,
+        context.snapshots.clone(),
         vitals.clone(),
         shutdown.clone(),
     ));
@@ -213,6 +221,7 @@ async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) ->
         pools.run(shutdown),
         shutdown.run_until_cancelled(Box::pin(image_builds::run(context))),
         cluster_probes::run(context, shutdown),
+        snapshots::run(context, shutdown),
     );
     sandboxes && pools
 }

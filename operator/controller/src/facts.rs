@@ -18,12 +18,14 @@ pub use self::annotations::*;
 pub use self::container::{Container, ContainerState, StartProblem, StartProblemKind};
 pub use self::reports::{ContainerRun, IdleReport, ProbeResult, SaveProgress};
 pub(crate) use self::resize::RESIZED;
+pub use self::source::{SourceState, SourceVolume};
 
 mod annotations;
 mod container;
 mod preparation;
 mod reports;
 mod resize;
+mod source;
 pub mod spec_revision;
 
 /// Facts about one sandbox at one time.
@@ -40,6 +42,8 @@ pub struct Facts {
     pub save: Option<SaveProgress>,
     /// Result of the last idle check.
     pub idle: Option<IdleReport>,
+    /// Snapshot that the sandbox is to begin with.
+    pub source: SourceState,
     /// The pool of the spec does not exist.
     pub pool_missing: bool,
     /// Current revision of the pool.
@@ -145,6 +149,8 @@ pub struct PodFacts {
     pub identity: Option<PodIdentity>,
     /// Persistence of the Pod beyond the workspace.
     pub persistence: Option<PodPersistence>,
+    /// Uid of the snapshot that the Pod has mounted.
+    pub snapshot: Option<String>,
     /// Persistence that policies rejected before the Pod was created.
     pub rejected_persistence: RejectedPersistence,
     /// Name of the environment Secret.
@@ -270,6 +276,7 @@ impl PodFacts {
             persistence: pod
                 .annotation(PERSISTENCE_ANNOTATION)
                 .and_then(|text| serde_json::from_str(text).ok()),
+            snapshot: pod.annotation(SNAPSHOT_ANNOTATION).map(str::to_owned),
             rejected_persistence: pod
                 .annotation(REJECTED_PERSISTENCE_ANNOTATION)
                 .and_then(|text| serde_json::from_str(text).ok())

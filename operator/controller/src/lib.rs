@@ -20,6 +20,7 @@ mod pools;
 mod quota;
 mod rejected_persistence;
 mod sandbox_memory;
+mod snapshots;
 #[cfg(test)]
 pub(crate) mod tests;
 

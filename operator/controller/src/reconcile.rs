@@ -4,7 +4,7 @@ pub mod build;
 pub mod init_message;
 pub mod plan;
 
-mod apply;
+pub(crate) mod apply;
 mod create;
 mod error;
 mod failure_log;

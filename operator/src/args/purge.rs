@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crds::{ImageBuild, Sandbox, SandboxPool};
+use crds::{ImageBuild, Sandbox, SandboxPool, SandboxSnapshot};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct PurgeArgs {
     #[command(flatten)]
     installation: Installation,
-    /// Namespace of the sandboxes, pools and image builds to delete. Default: that of the operator.
+    /// Namespace of the sandboxes, snapshots, pools and image builds to delete. Default: that of the operator.
     #[arg(short, long)]
     namespace: Option<String>,
     /// More Secrets to delete in the namespace of the operator, separated by commas.
@@ -52,6 +52,7 @@ impl PurgeArgs {
         let namespace = self.namespace.as_ref().unwrap_or(&own);
         let end = Instant::now() + Duration::from_secs(self.timeout);
         delete_all::<Sandbox>(&client, namespace, end).await?;
+        delete_all::<SandboxSnapshot>(&client, namespace, end).await?;
         delete_all::<SandboxPool>(&client, namespace, end).await?;
         delete_all::<ImageBuild>(&client, namespace, end).await?;
         let secrets = Api::<Secret>::namespaced(client.clone(), &own);

@@ -115,8 +115,13 @@ impl PreparedPod {
         let command = command(container, &defaults, &variables)?;
         let mut volumes = volume_mounts(container, &self.volumes, &variables)?;
         volumes.extend(devices.iter().flat_map(|device| device.mounts.clone()));
-        for volume in volumes.iter_mut().filter(|_| kept.is_none()) {
-            image.place(volume)?;
+        match &kept {
+            Some(kept) => volumes.push(image.shown_changes(&kept.generations.current())),
+            None => {
+                for volume in &mut volumes {
+                    image.place(volume)?;
+                }
+            }
         }
         let directory = container.working_dir.clone();
         let directory = directory.filter(|path| !path.is_empty());

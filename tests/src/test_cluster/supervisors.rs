@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::control::{ControlMessage, Grant, PodOwner, ReadyReport, SupervisorState};
-use crds::contract::persistence::{KeptState, SaveReport, SaveState};
+use crds::contract::persistence::{KeptState, SaveReport, SaveState, SnapshotReport};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use operator::controller::{SupervisorAddress, SupervisorError, Supervisors};
@@ -234,6 +234,19 @@ impl Supervisors for ScriptedSupervisors {
         let report = SaveReport {
             state: SaveState::Done,
             kept: Some(self.kept.lock().clone()),
+        };
+        async move { Ok(report) }.boxed()
+    }
+
+    fn snapshot<'a>(
+        &'a self,
+        _at: &'a SupervisorAddress,
+        _token: String,
+        _wait: Duration,
+    ) -> BoxFuture<'a, Result<SnapshotReport, SupervisorError>> {
+        let report = SnapshotReport {
+            kept: Some(self.kept.lock().clone()),
+            error: None,
         };
         async move { Ok(report) }.boxed()
     }

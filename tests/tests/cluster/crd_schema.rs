@@ -12,7 +12,12 @@ use tests::cli_tools::{apply, kubectl, manifest, try_kubectl};
 async fn api_server_accepts_the_schemas() {
     let ns = TestNamespace::of_gateway().await;
     let crds: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
-    let plurals = ["sandboxes", "sandboxpools", "imagebuilds"];
+    let plurals = [
+        "sandboxes",
+        "sandboxsnapshots",
+        "sandboxpools",
+        "imagebuilds",
+    ];
     for plural in plurals {
         let crd = crds.get(&format!("{plural}.openhands.dev")).await.unwrap();
         let conditions = crd.status.unwrap().conditions.unwrap_or_default();

@@ -89,6 +89,7 @@ fn start_blocked(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventC
             | Reason::CreateContainerConfigError
             | Reason::NodeNotReady
             | Reason::PoolNotFound
+            | Reason::SnapshotNotFound
             | Reason::Refused
             | Reason::QuotaExceeded
             | Reason::WaitingForWarmPod

@@ -183,6 +183,7 @@ impl WarmPods<'_> {
             level: warm_level(&entry.spec, self.config),
             pool,
             features: self.features,
+            source: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crds::contract::control::{ReadyReport, SupervisorState};
 use crds::contract::identity::{IdentityKey, PROOF_HEADER};
-use crds::contract::persistence::SaveReport;
+use crds::contract::persistence::{SaveReport, SnapshotReport};
 use crds::contract::{CONTROL_PORT, endpoint};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -17,6 +17,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -85,6 +86,15 @@ pub trait Supervisors: Debug + Send + Sync {
         wait: Duration,
     ) -> BoxFuture<'a, Result<SaveReport, SupervisorError>>;
 
+    /// Has the state of the command copied, which goes on, with a long poll of at most `wait`: `token`
+    /// is a signed `Grant::Snapshot`.
+    fn snapshot<'a>(
+        &'a self,
+        at: &'a SupervisorAddress,
+        token: String,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<SnapshotReport, SupervisorError>>;
+
     /// Returns whether a port of a sandbox accepts connections.
     fn accepts_connections<'a>(&'a self, ip: &'a str, port: u16) -> BoxFuture<'a, bool>;
 
@@ -114,6 +124,25 @@ impl Default for HttpSupervisors {
 }
 
 impl HttpSupervisors {
+    /// Long poll whose response proves that it comes from the sandbox.
+    async fn post<T: DeserializeOwned>(
+        &self,
+        at: &SupervisorAddress,
+        path: &str,
+        token: String,
+        wait: Duration,
+    ) -> Result<T, SupervisorError> {
+        let (base, seconds) = (base(&at.ip), wait.as_secs());
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{base}{path}?timeout={seconds}"))
+            .header(header::CONTENT_TYPE, "text/plain")
+            .body(Full::from(token.clone()));
+        let (headers, body) = self.call(request, wait + CALL_TIMEOUT).await?;
+        at.check_proof(&headers, &token, &body)?;
+        serde_json::from_slice(&body).map_err(|_| SupervisorError::Malformed)
+    }
+
     async fn call(
         &self,
         request: http::Result<Request<Full<Bytes>>>,
@@ -187,17 +216,16 @@ impl Supervisors for HttpSupervisors {
         token: String,
         wait: Duration,
     ) -> BoxFuture<'a, Result<SaveReport, SupervisorError>> {
-        Box::pin(async move {
-            let (base, path, seconds) = (base(&at.ip), endpoint::SAVE, wait.as_secs());
-            let request = Request::builder()
-                .method(Method::POST)
-                .uri(format!("{base}{path}?timeout={seconds}"))
-                .header(header::CONTENT_TYPE, "text/plain")
-                .body(Full::from(token.clone()));
-            let (headers, body) = self.call(request, wait + CALL_TIMEOUT).await?;
-            at.check_proof(&headers, &token, &body)?;
-            serde_json::from_slice(&body).map_err(|_| SupervisorError::Malformed)
-        })
+        Box::pin(self.post(at, endpoint::SAVE, token, wait))
+    }
+
+    fn snapshot<'a>(
+        &'a self,
+        at: &'a SupervisorAddress,
+        token: String,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<SnapshotReport, SupervisorError>> {
+        Box::pin(self.post(at, endpoint::SNAPSHOT, token, wait))
     }
 
     fn accepts_connections<'a>(&'a self, ip: &'a str, port: u16) -> BoxFuture<'a, bool> {

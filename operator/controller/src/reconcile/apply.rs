@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use crds::contract::identity::IdentityKey;
-use crds::contract::persistence::{RootMechanism, SaveRequest};
+use crds::contract::persistence::{RootMechanism, SaveRequest, SnapshotSource};
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
+use super::build::volumes::workspace_path;
 use super::error::ApplyError;
 use super::init_message::InitTarget;
 use super::observe::{Observed, snapshot};
@@ -23,9 +24,10 @@ use crate::probes::readiness_prober::{ExpectedOwner, MakeInit, ProbeTarget};
 use crate::probes::state_saver::SaveTarget;
 use crate::probes::supervisor_client::{SupervisorAddress, SupervisorError};
 use crate::sandbox_memory::PerSandbox as _;
+use crate::snapshots::claim as shared_claim;
 use shared::index::{Entry, Key};
 use shared::kubernetes::client::with_timeout;
-use shared::kubernetes::owned_objects::{delete, delete_owned, with_uid};
+use shared::kubernetes::owned_objects::{delete, with_uid};
 use shared::kubernetes::slim::SlimPod;
 use shared::urls::RUNTIME;
 
@@ -82,7 +84,7 @@ async fn execute(
             }
         }
         Action::DeleteClaim { name } => {
-            delete_owned(&context.api::<PersistentVolumeClaim>(key), name, own).await?;
+            shared_claim::release(&context.api(key), name, own).await?;
         }
         Action::DropSealedEnv => drop_sealed_env(context, &observed.entry).await?,
         Action::DeleteSandbox => {
@@ -134,7 +136,11 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
 }
 
 /// Key with which the supervisor of a Pod proves that it is the sandbox's.
-fn identity_key(context: &Context, entry: &Entry, pod: &PodFacts) -> Option<IdentityKey> {
+pub(crate) fn identity_key(
+    context: &Context,
+    entry: &Entry,
+    pod: &PodFacts,
+) -> Option<IdentityKey> {
     let (key, keys) = (&entry.key, context.keys.of(entry.created_at));
     Some(match pod.identity? {
         PodIdentity::Sandbox => keys.identity_key(&entry.uid),
@@ -167,13 +173,30 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
         let pod = observed.facts.pod.as_ref();
         let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref());
         let pod = pod.ok_or(SupervisorError::Malformed)?;
+        let source = snapshot_source(&context, &observed.entry, pod);
         let target = InitTarget {
             key_rotation: pod.key_rotation,
             was_warm: pod.was_warm(),
             state_image: state_image(pod)?,
+            source: source.as_ref(),
         };
         let build_context = create::build_context(&context, &observed);
         init_message::init(&build_context, target).map_err(|_| SupervisorError::Malformed)
+    })
+}
+
+/// Access to the snapshot that a Pod begins with.
+fn snapshot_source(context: &Context, entry: &Entry, pod: &PodFacts) -> Option<SnapshotSource> {
+    let id = pod.snapshot.clone()?;
+    let name = &entry.spec.source.as_ref()?.snapshot;
+    let snapshot = context.snapshots.get(&entry.key.sibling(name));
+    let snapshot = snapshot.filter(|snapshot| snapshot.metadata.uid.as_ref() == Some(&id));
+    // Deleted since the Pod was made: the copy may still be mounted.
+    let created_at = snapshot.and_then(|snapshot| Some(snapshot.creation_timestamp()?.0));
+    Some(SnapshotSource {
+        key: context.keys.of(created_at).state_key(&id),
+        workspace: workspace_path(&entry.spec).to_owned(),
+        id,
     })
 }
 

@@ -21,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Resource;
 
 use crate::config::{ControllerConfig, Deadlines};
+use crate::facts::SourceVolume;
 use crate::pod_features::PodFeatures;
 use shared::index::Entry;
 use shared::keys::{KeySet, Keys};
@@ -39,6 +40,8 @@ pub struct BuildContext<'a> {
     /// Pool whose warm Pod is built: the entry stands for the Pod then. `None`: a sandbox.
     pub pool: Option<&'a PoolRef>,
     pub features: PodFeatures,
+    /// Volume of the snapshot that the Pod begins with.
+    pub source: Option<&'a SourceVolume>,
 }
 
 /// Name and uid of a pool.

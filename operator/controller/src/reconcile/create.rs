@@ -41,6 +41,7 @@ pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) ->
         level: observed.level,
         pool: None,
         features: context.pod_features(),
+        source: observed.facts.source.volume(),
     }
 }
 
@@ -100,6 +101,7 @@ fn init_target(key_rotation: u32, was_warm: bool) -> InitTarget<'static> {
         key_rotation,
         was_warm,
         state_image: None,
+        source: None,
     }
 }
 

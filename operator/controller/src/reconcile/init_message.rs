@@ -6,6 +6,7 @@ mod environment;
 mod tests;
 
 use crds::contract::control::{Init, Probe};
+use crds::contract::persistence::{SnapshotSource, StateAccess};
 use crds::contract::token;
 
 use crate::pools::fixed_variables::is_fixed;
@@ -51,6 +52,8 @@ pub struct InitTarget<'a> {
     pub was_warm: bool,
     /// If the Pod keeps more than the workspace: its image by digest, empty if that is unknown.
     pub state_image: Option<&'a str>,
+    /// Snapshot that it begins with.
+    pub source: Option<&'a SnapshotSource>,
 }
 
 /// Builds the initialization. The same sandbox always gets the same one for the same Pod.
@@ -72,7 +75,10 @@ pub fn init(context: &BuildContext<'_>, target: InitTarget<'_>) -> Result<Init, 
         working_dir: working_dir.unwrap_or(workspace_path(spec)).to_owned(),
         command,
         sandbox_uid: Some(context.entry.uid.clone()),
-        state: target.state_image.map(|image| context.state_access(image)),
+        state: target.state_image.map(|image| StateAccess {
+            source: target.source.cloned(),
+            ..context.state_access(image)
+        }),
     };
     let size = serde_json::to_vec(&init)?.len();
     if size > MAX_INIT_BYTES {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::config::Deadlines;
 use crate::context::Context;
-use crate::facts::{Facts, PodFacts, QuotaDecision, WarmMatch, WarmSupply};
+use crate::facts::{Facts, PodFacts, QuotaDecision, SourceState, WarmMatch, WarmSupply};
 use crate::pod_features::PodFeatures;
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
@@ -51,7 +51,8 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
     let spec = &entry.spec;
     let starts = entry.desired_state() == DesiredState::Running && !entry.deleting;
     // The workspace of an earlier start is not that of a warm Pod.
-    let fits = starts && spec.command.is_some() && entry.status.workspace_claim.is_none();
+    let is_new = entry.status.workspace_claim.is_none() && spec.source.is_none();
+    let fits = starts && spec.command.is_some() && is_new;
     let keys = &context.keys;
     // Warm Pods have the current keys, and clients the session key of the keys at creation.
     let has_keys = std::ptr::eq(keys.of(entry.created_at), keys.of(None));
@@ -117,7 +118,7 @@ pub(crate) fn restore_quota(context: &Context) {
 }
 
 /// Reads the indexes, without a decision about quota.
-pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
+pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
     let entry = context.index.get(key)?;
     let pool = context.pools.find(&key.namespace, &entry.spec);
     let named = entry.status.pod_name.as_deref();
@@ -147,6 +148,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
             .and_then(|run| context.saver.progress(key, run)),
         pod: pod.map(|pod| with_resize_problem(context, key, Arc::unwrap_or_clone(pod))),
         surplus: surplus.map(Arc::unwrap_or_clone),
+        source: source(context, &entry),
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: claimed_from.or_else(|| pool.map(|pool| pool.snapshot.clone())),
@@ -204,6 +206,28 @@ impl Observed {
             plugins: &self.plugins,
         }
     }
+}
+
+/// State of the snapshot that a sandbox begins with, until it has been ready.
+fn source(context: &Context, entry: &Entry) -> SourceState {
+    let Some(source) = &entry.spec.source else {
+        return SourceState::None;
+    };
+    if entry.status.ready_at.is_some() {
+        return SourceState::None;
+    }
+    let snapshot = context.snapshots.get(&entry.key.sibling(&source.snapshot));
+    let tenant = entry.session().map(|session| session.tenant.as_str());
+    let mut state = SourceState::read(&source.snapshot, snapshot.as_deref(), tenant);
+    let parent = snapshot.as_ref().and_then(|snapshot| {
+        let uid = snapshot.status.as_ref()?.sandbox_uid.as_deref()?;
+        let key = entry.key.sibling(&snapshot.spec.sandbox);
+        context.pods.get(&key, uid, None)
+    });
+    if let SourceState::Ready(volume) = &mut state {
+        volume.node = parent.and_then(|pod| pod.node.clone());
+    }
+    state
 }
 
 fn with_spec(entry: Arc<Entry>, spec: Option<Arc<crds::sandbox::SandboxSpec>>) -> Arc<Entry> {

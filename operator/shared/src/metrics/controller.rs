@@ -34,6 +34,8 @@ role_metrics! {
     saves: DurationFamily<2> = durations(),
         "save_duration_seconds",
         "Time from the request of a save before a pause to its end, by what was kept";
+    snapshots: Family<Labels<1>, Counter> = Family::default(),
+        "snapshots", "Snapshots by result";
     image_builds: DurationFamily<1> = durations(),
         "image_build_duration_seconds",
         "Time from the request of a full image build to its end, by result";
@@ -95,6 +97,11 @@ impl ControllerMetrics {
             .saves
             .get_or_create(&[("asked", asked), ("kept", kept)]);
         saves.observe(took.as_secs_f64());
+    }
+
+    /// Records the end of a snapshot: `ready` or `failed`.
+    pub fn record_snapshot(&self, result: &'static str) {
+        self.snapshots.get_or_create(&[("result", result)]).inc();
     }
 
     /// Records the end of a full image build: `succeeded` or `failed`.

@@ -6,9 +6,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crds::contract::path::CHANGES_DIR;
 use rustix::fs::syncfs;
 
 use super::super::mount::Mount;
+use super::super::overlay::UPPER;
 use super::{HOST_IMAGE, Image, ImageError, PodIdentity, directory, etc_files, host_root, pulled};
 
 /// Root in a generation, if it is not an overlay.
@@ -59,6 +61,18 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// Mount that shows the supervisor the kept changes.
+    pub(crate) fn shown_changes(&self, kept: &Path) -> Mount {
+        let is_overlay = matches!(self, Self::Pulled(_));
+        Mount::Volume {
+            directory: kept.join(if is_overlay { UPPER } else { ROOT }),
+            below: PathBuf::new(),
+            to: CHANGES_DIR.into(),
+            writable: false,
+            mapped: !is_overlay,
+        }
     }
 
     /// Mounts of a kept root. Files of the Pod are mounted over those of the root, which the

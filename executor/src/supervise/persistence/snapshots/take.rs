@@ -86,7 +86,7 @@ impl Persistence {
         let level = request.level.min(pod.level);
         let changes = match &self.root {
             _ if level < PersistenceLevel::Root => Changes::None(None),
-            RootState::Unmanaged(kept) => match &self.node_upper {
+            RootState::Unmanaged(kept) => match &self.node_changes {
                 Some(upper) => Changes::Upper(duplicate(upper)?),
                 None => {
                     Changes::None(Some(kept.reason.clone().unwrap_or_else(|| {

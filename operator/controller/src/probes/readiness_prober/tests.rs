@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use SupervisorState::{Dormant, Ready, Starting};
 use crds::contract::control::{Init, PodOwner, Probe};
-use crds::contract::persistence::SaveReport;
+use crds::contract::persistence::{SaveReport, SnapshotReport};
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use futures::future::BoxFuture;
@@ -86,6 +86,15 @@ impl Supervisors for FakeSupervisors {
         _: String,
         _: Duration,
     ) -> BoxFuture<'a, Result<SaveReport, SupervisorError>> {
+        Box::pin(std::future::ready(Err(SupervisorError::Timeout)))
+    }
+
+    fn snapshot<'a>(
+        &'a self,
+        _: &'a SupervisorAddress,
+        _: String,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<SnapshotReport, SupervisorError>> {
         Box::pin(std::future::ready(Err(SupervisorError::Timeout)))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crds::contract::control::ReadyReport;
-use crds::contract::persistence::{MAX_REASON_BYTES, SaveLimits};
+use crds::contract::persistence::{MAX_REASON_BYTES, SaveLimits, SnapshotReport};
 use futures::future::BoxFuture;
 
 use super::*;
@@ -47,6 +47,15 @@ impl Supervisors for ScriptedSaves {
             sleep(wait).await;
             Err(SupervisorError::Timeout)
         })
+    }
+
+    fn snapshot<'a>(
+        &'a self,
+        _: &'a SupervisorAddress,
+        _: String,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<SnapshotReport, SupervisorError>> {
+        Box::pin(std::future::ready(Err(SupervisorError::Timeout)))
     }
 
     fn accepts_connections<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {

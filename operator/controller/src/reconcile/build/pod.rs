@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 
 use crds::names;
-use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::{
+    Affinity, LocalObjectReference, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
+    Toleration,
+};
 
 use super::command::{key_rotation, plugins};
 use super::container::{self, container};
@@ -19,7 +22,7 @@ use crate::config::Injection;
 use crate::facts::{
     ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION, IMAGE_VOLUME,
     KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION, PodIdentity,
-    REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION,
+    REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION, SNAPSHOT_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -30,6 +33,10 @@ const NODE_LOST_TOLERATION_SECONDS: i64 = 30;
 pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
     let native = context.config.native_executor;
     plugins::check(&context.entry.spec, native, context.pool.is_some())?;
+    if context.source.is_some() && context.persistence().is_none() {
+        let fault = "the Pod keeps the workspace alone, and cannot begin with a snapshot";
+        return Err(BuildError::at("spec.source", fault));
+    }
     let pod = pod_as_chosen(context, params)?;
     let features = match &pod.spec {
         Some(spec) => context.features.fitting(spec),
@@ -96,11 +103,37 @@ fn pod_spec(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<PodSpe
         host_users: context.features.host_users(),
         image_pull_secrets: pull_secrets(context),
         node_selector: Some(settings.node_selector.clone()).filter(|s| !s.is_empty()),
-        affinity: settings.affinity.clone(),
+        affinity: affinity(context),
         tolerations: Some(tolerations(&settings.tolerations)),
         priority_class_name: settings.priority_class.clone(),
         ..PodSpec::default()
     })
+}
+
+/// Affinity of the settings. A volume with a snapshot may be attached to one node only, which is that
+/// of its sandbox as long as that runs.
+fn affinity(context: &BuildContext<'_>) -> Option<Affinity> {
+    let settings = context.config.pods.affinity.clone();
+    let Some(node) = context.source.and_then(|source| source.node.clone()) else {
+        return settings;
+    };
+    let mut affinity = settings.unwrap_or_default();
+    let of_nodes = affinity.node_affinity.get_or_insert_default();
+    let required = &mut of_nodes.required_during_scheduling_ignored_during_execution;
+    let terms = &mut required.get_or_insert_default().node_selector_terms;
+    if terms.is_empty() {
+        terms.push(NodeSelectorTerm::default());
+    }
+    for term in terms {
+        term.match_fields
+            .get_or_insert_default()
+            .push(NodeSelectorRequirement {
+                key: "metadata.name".into(),
+                operator: "In".into(),
+                values: Some(vec![node.clone()]),
+            });
+    }
+    Some(affinity)
 }
 
 /// Name of the environment Secret.
@@ -132,6 +165,9 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
         .and_then(|persistence| serde_json::to_string(&persistence).ok())
     {
         notes.insert(PERSISTENCE_ANNOTATION.to_owned(), text);
+    }
+    if let Some(source) = context.source {
+        notes.insert(SNAPSHOT_ANNOTATION.to_owned(), source.id.clone());
     }
     if let Some(text) = context
         .rejected_persistence()

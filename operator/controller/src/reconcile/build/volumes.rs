@@ -16,6 +16,7 @@ use super::persistence::{STATE_DIR, WORKSPACE_DIR, has_state_volume};
 use super::resources::{quantity, value};
 use super::{BuildContext, BuildError};
 use crate::config::{ConfigMapMount, Injection};
+use crate::facts::SourceVolume;
 
 /// Volume of the executor binary.
 pub(crate) const BIN: &str = "sandbox-bin";
@@ -23,6 +24,11 @@ pub(crate) const BIN: &str = "sandbox-bin";
 pub(super) const STATE: &str = "sandbox-state";
 /// Volume of the workspace.
 pub(super) const WORK: &str = "workspace";
+
+/// Volume with the snapshot that the sandbox begins with.
+const SNAPSHOT: &str = "snapshot";
+/// Directory of the state that has the snapshots, by their uids.
+const SNAPSHOTS_DIR: &str = "snapshots";
 
 /// Mount path of the workspace without one in the spec.
 const DEFAULT_MOUNT_PATH: &str = "/workspace";
@@ -70,6 +76,7 @@ fn checked_size(size: &IntOrString) -> Result<Quantity, BuildError> {
 /// All volumes of the Pod.
 pub(super) fn volumes(context: &BuildContext<'_>) -> Vec<Volume> {
     let mut all = vec![workspace(context)];
+    all.extend(context.source.map(snapshot));
     if context.is_supervised() {
         all.push(executor(context));
         all.push(state());
@@ -86,6 +93,12 @@ pub(super) fn mounts(context: &BuildContext<'_>) -> Vec<VolumeMount> {
         all.push(VolumeMount {
             sub_path: Some(STATE_DIR.into()),
             ..mount(WORK, path::STORE_DIR)
+        });
+    }
+    if let Some(source) = context.source {
+        all.push(VolumeMount {
+            sub_path: Some(format!("{STATE_DIR}/{SNAPSHOTS_DIR}/{}", source.id)),
+            ..read_only(SNAPSHOT, path::SNAPSHOT_DIR)
         });
     }
     if context.is_supervised() {
@@ -132,6 +145,18 @@ fn workspace(context: &BuildContext<'_>) -> Volume {
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
             claim_name: entry.workspace_claim(),
             read_only: None,
+        }),
+        ..Volume::default()
+    }
+}
+
+/// Volume of the sandbox that the snapshot is of.
+fn snapshot(source: &SourceVolume) -> Volume {
+    Volume {
+        name: SNAPSHOT.into(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: source.claim.clone(),
+            read_only: Some(true),
         }),
         ..Volume::default()
     }

@@ -143,11 +143,13 @@ impl Planner<'_> {
             },
         };
         let went_on = restored.level == PersistenceLevel::Memory;
-        let is_first = before.incarnation == 0;
+        let is_first = before.incarnation == 0 && before.restored.is_none();
+        let spec = &self.input.entry.spec;
+        let begins_with_state = !is_first || spec.source.is_some();
         let reason = restored.reason.or_else(|| self.reason_of(restored.level));
         let status = &mut self.plan.status;
         status.incarnation = before.incarnation.saturating_add(u32::from(!went_on));
-        if !is_first && self.input.entry.spec.workspace.is_some() {
+        if begins_with_state && spec.workspace.is_some() {
             status.restored = Some(RestoredState {
                 level: restored.level,
                 at: Some(self.now.into()),

@@ -7,7 +7,7 @@ use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts};
 use super::decision::{CLAIMED_POD_SILENT, CRASH_LOOP_THRESHOLD, MAX_SILENT_CLAIMS, RESIZE_FAILED};
 use super::status::condition_since;
 use super::{Action, FailureKind, Planner, deadline_after};
-use crate::facts::{PodFacts, QuotaDecision, WarmSupply};
+use crate::facts::{PodFacts, QuotaDecision, SourceState, WarmSupply};
 
 impl Planner<'_> {
     /// Plans for desired state `Running`.
@@ -115,7 +115,7 @@ impl Planner<'_> {
             self.plan.status.pod_status = Some(PodStatus::NotFound);
             return;
         }
-        if !self.is_admitted() {
+        if self.waits_for_snapshot() || !self.is_admitted() {
             return;
         }
         // Of a Pod that vanished before the first status only the deletion is known.
@@ -177,6 +177,29 @@ impl Planner<'_> {
             }
         }
         false
+    }
+
+    /// Returns whether the sandbox gets no Pod for now: the snapshot that it begins with is not ready.
+    fn waits_for_snapshot(&mut self) -> bool {
+        let (reason, message, is_missing) = match &self.facts.source {
+            SourceState::None | SourceState::Ready(_) => return false,
+            SourceState::Unusable(message) => {
+                self.fail(Reason::SnapshotUnusable, message, FailureKind::Other);
+                return true;
+            }
+            SourceState::Missing(message) => (Reason::SnapshotNotFound, message, true),
+            SourceState::Waiting(message) => (Reason::WaitingForSnapshot, message, false),
+        };
+        self.set_phase(Phase::Pending, reason, Some(message.clone()));
+        self.clear_pod_fields();
+        if is_missing {
+            self.plan.status.started_at = None;
+            self.plan.status.pod_status = Some(PodStatus::NotFound);
+        } else {
+            self.plan.status.pod_status = Some(PodStatus::Pending);
+            self.enforce_start_timeout();
+        }
+        true
     }
 
     /// Returns whether the sandbox gets no Pod for now: its pool is exhausted.
