@@ -1,7 +1,8 @@
 //! The remote runtime API that `OpenHands` clients call (`docs/specs/runtime-api.md`, section 1).
 //!
-//! Every response is JSON, errors included. There are no redirects, cookies, 409 or 429, because
-//! clients treat them as failures.
+//! Every response is JSON, errors included. There are no redirects or cookies, and only snapshots,
+//! which the clients of that specification do not know, answer 409 or 429: those clients treat them
+//! as failures.
 
 mod admin;
 mod audit;
@@ -16,6 +17,7 @@ mod image;
 mod info;
 mod openapi;
 mod session;
+mod snapshots;
 mod start;
 mod state_change;
 mod tenant_limits;
@@ -34,6 +36,7 @@ use serde::Serialize;
 use super::admin_auth::AdminAuth;
 use super::builds::Builds;
 use super::sandboxes::{SandboxError, Sandboxes};
+use super::snapshots::Snapshots;
 use super::warm_configs::WarmConfigStore;
 use super::{GatewayConfig, Tenants};
 use endpoint::{Access, Endpoint, OPERATION};
@@ -51,6 +54,7 @@ pub(super) struct Api {
     tenants: Tenants,
     configs: WarmConfigStore,
     builds: Arc<Builds>,
+    snapshots: Snapshots,
     /// `None` without a password.
     admin: Option<Arc<AdminAuth>>,
 }
@@ -71,6 +75,7 @@ impl Api {
         let admin = password.map(|password| AdminAuth::new(password, sandboxes.keys.admin()));
         Self {
             configs: WarmConfigStore::new(client, &sandboxes.config),
+            snapshots: Snapshots::new(client, &sandboxes.config.namespace),
             admin: admin.map(Arc::new),
             sandboxes,
             tenants,
@@ -93,6 +98,7 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
         batch::endpoint(),
         session::endpoint(),
     ]);
+    all.extend(snapshots::endpoints());
     match builds {
         ImageBuilds::Off => all.extend(image::endpoints()),
         ImageBuilds::Alias | ImageBuilds::Append => all.extend(build::endpoints()),
