@@ -16,8 +16,8 @@ mod error;
 mod image;
 mod info;
 mod openapi;
+mod sandbox_snapshots;
 mod session;
-mod snapshots;
 mod start;
 mod state_change;
 mod tenant_limits;
@@ -35,8 +35,8 @@ use serde::Serialize;
 
 use super::admin_auth::AdminAuth;
 use super::builds::Builds;
+use super::sandbox_snapshots::Snapshots;
 use super::sandboxes::{SandboxError, Sandboxes};
-use super::snapshots::Snapshots;
 use super::warm_configs::WarmConfigStore;
 use super::{GatewayConfig, Tenants};
 use endpoint::{Access, Endpoint, OPERATION};
@@ -98,7 +98,7 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
         batch::endpoint(),
         session::endpoint(),
     ]);
-    all.extend(snapshots::endpoints());
+    all.extend(sandbox_snapshots::endpoints());
     match builds {
         ImageBuilds::Off => all.extend(image::endpoints()),
         ImageBuilds::Alias | ImageBuilds::Append => all.extend(build::endpoints()),

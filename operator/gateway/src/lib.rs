@@ -17,9 +17,9 @@ mod keyed_limit;
 mod observed;
 mod proxy;
 pub mod runtime_status;
+mod sandbox_snapshots;
 mod sandboxes;
 mod serve;
-mod snapshots;
 mod warm_configs;
 
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use serde::Serialize;
 use crate::admin_auth::AdminError;
 use crate::builds::BuildError;
 use crate::exec_limits::ExecLimitError;
+use crate::sandbox_snapshots::SnapshotError;
 use crate::sandboxes::SandboxError;
-use crate::snapshots::SnapshotError;
 use crate::warm_configs::ConfigError;
 use shared::tenants::TenantError;
 

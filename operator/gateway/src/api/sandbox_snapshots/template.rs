@@ -7,7 +7,7 @@ use crds::snapshot::SnapshotPhase;
 use kube::ResourceExt as _;
 
 use crate::GatewayConfig;
-use crate::snapshots::SnapshotError;
+use crate::sandbox_snapshots::SnapshotError;
 
 /// Returns the spec without session and environment. The snapshot must be ready.
 pub(super) fn spec(

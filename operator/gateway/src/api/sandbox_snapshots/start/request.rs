@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::api::ApiError;
 use crate::api::start::environment;
 use crate::api::start::request::{check_session_id, unknown_fields};
-use crate::snapshots::{SnapshotError, random_letters};
+use crate::sandbox_snapshots::{SnapshotError, random_letters};
 
 /// Sandboxes that one call may start.
 const MAX_STARTS: usize = 32;

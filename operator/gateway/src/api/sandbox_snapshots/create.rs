@@ -19,8 +19,8 @@ use crate::api::body::Body;
 use crate::api::endpoint::{Endpoint, SNAPSHOTS};
 use crate::api::{Api, ApiError, Shared, audit};
 use crate::runtime_status::{RuntimeStatus, derive};
+use crate::sandbox_snapshots::SnapshotError;
 use crate::sandboxes::SandboxError;
-use crate::snapshots::SnapshotError;
 use shared::tenants::Tenant;
 
 const EXAMPLE: &str =

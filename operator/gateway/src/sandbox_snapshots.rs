@@ -29,8 +29,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_CONCURRENT_LISTS: usize = 2;
 const LIST_TIMEOUT: Duration = Duration::from_secs(4);
 const PAGE_SIZE: u32 = 10;
-/// Snapshots that one list returns.
-const MAX_LISTED: usize = 500;
+const MAX_PAGES: usize = 50;
 /// Longest name that the schema allows.
 const MAX_NAME_BYTES: usize = 52;
 
@@ -83,6 +82,7 @@ impl Snapshots {
         let listed = timeout(LIST_TIMEOUT, listing).await;
         let mut listed = listed.map_err(|_| SandboxError::Timeout)??;
         listed.sort_by_key(|snapshot| (snapshot.creation_timestamp(), snapshot.name_any()));
+        // One may have got its label between the two lists.
         listed.dedup_by_key(|snapshot| snapshot.name_any());
         Ok(listed)
     }
@@ -94,7 +94,7 @@ impl Snapshots {
         all: &mut Vec<SandboxSnapshot>,
     ) -> Result<(), SnapshotError> {
         let mut params = ListParams::default().labels(selector).limit(PAGE_SIZE);
-        while all.len() < MAX_LISTED {
+        for _ in 0..MAX_PAGES {
             let page = self.api.list(&params).await;
             let page = page.map_err(|error| installed(error.into()))?;
             let mut own = page.items;
