@@ -203,3 +203,6 @@ fn installed(error: SandboxError) -> SnapshotError {
         other => other.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,7 +158,7 @@ async fn tenant_neither_sees_nor_changes_snapshots_of_another() {
     assert_eq!(as_other("POST", &start).await, unknown);
     let none = (200, json!({"snapshots": []}));
     assert_eq!(as_other("GET", "/snapshots").await, none);
-    assert_eq!(fixture.listed("").await, [id.clone()]);
+    assert_eq!(fixture.listed("").await, [&*id]);
     // The status counts before the spec: the controller knows the owner of the sandbox.
     let status = json!({"phase": "Ready", "tenant": "other"});
     fixture.set_snapshot_status(&id, &status);
@@ -202,7 +202,7 @@ async fn list_has_the_snapshots_of_one_sandbox_on_request() {
     // The id is known for longer than the sandbox.
     fixture.forget(&other);
     let query = format!("?runtime_id={other}");
-    assert_eq!(fixture.listed(&query).await, [of_other.clone()]);
+    assert_eq!(fixture.listed(&query).await, [&*of_other]);
     let info = fixture.found(&format!("/snapshots/{of_other}")).await;
     assert_eq!(info["session_id"], Value::Null);
 }

@@ -29,7 +29,8 @@ use crate::sandboxes::SandboxError;
 use request::{SnapshotStart, SnapshotStartRequest};
 use shared::index::Entry;
 
-/// Sandboxes of one call that are created at once; others of the tenant wait for quota meanwhile.
+/// Sandboxes of one call that are created at once. They can exceed the limit of waiting starts by as
+/// many, because each is checked before the others are in the index.
 const MAX_CONCURRENT_STARTS: usize = 4;
 /// Time for stopping what a failed call has started.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
