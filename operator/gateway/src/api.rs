@@ -1,7 +1,8 @@
 //! The remote runtime API that `OpenHands` clients call (`docs/specs/runtime-api.md`, section 1).
 //!
-//! Every response is JSON, errors included. There are no redirects, cookies, 409 or 429, because
-//! clients treat them as failures.
+//! Every response is JSON, errors included. There are no redirects or cookies, and only snapshots,
+//! which the clients of that specification do not know, answer 409 or 429: those clients treat them
+//! as failures.
 
 mod admin;
 mod audit;
@@ -15,6 +16,7 @@ mod error;
 mod image;
 mod info;
 mod openapi;
+mod sandbox_snapshots;
 mod session;
 mod start;
 mod state_change;
@@ -33,6 +35,7 @@ use serde::Serialize;
 
 use super::admin_auth::AdminAuth;
 use super::builds::Builds;
+use super::sandbox_snapshots::Snapshots;
 use super::sandboxes::{SandboxError, Sandboxes};
 use super::warm_configs::WarmConfigStore;
 use super::{GatewayConfig, Tenants};
@@ -51,6 +54,7 @@ pub(super) struct Api {
     tenants: Tenants,
     configs: WarmConfigStore,
     builds: Arc<Builds>,
+    snapshots: Snapshots,
     /// `None` without a password.
     admin: Option<Arc<AdminAuth>>,
 }
@@ -71,6 +75,7 @@ impl Api {
         let admin = password.map(|password| AdminAuth::new(password, sandboxes.keys.admin()));
         Self {
             configs: WarmConfigStore::new(client, &sandboxes.config),
+            snapshots: Snapshots::new(client, &sandboxes.config.namespace),
             admin: admin.map(Arc::new),
             sandboxes,
             tenants,
@@ -93,6 +98,7 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
         batch::endpoint(),
         session::endpoint(),
     ]);
+    all.extend(sandbox_snapshots::endpoints());
     match builds {
         ImageBuilds::Off => all.extend(image::endpoints()),
         ImageBuilds::Alias | ImageBuilds::Append => all.extend(build::endpoints()),

@@ -2,7 +2,7 @@
 //! one listener. It is stateless, so any number of replicas serve the same sandboxes.
 //!
 //! Reads come from the [`Index`]; the only objects that the gateway writes are
-//! Sandboxes, `SandboxPool`s and `ImageBuild`s.
+//! Sandboxes, `SandboxPool`s, `SandboxSnapshot`s and `ImageBuild`s.
 
 mod access_log;
 mod admin_auth;
@@ -17,6 +17,7 @@ mod keyed_limit;
 mod observed;
 mod proxy;
 pub mod runtime_status;
+mod sandbox_snapshots;
 mod sandboxes;
 mod serve;
 mod warm_configs;

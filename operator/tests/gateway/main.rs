@@ -16,6 +16,10 @@ mod observability;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod snapshot_starts;
+#[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod spec_rules;
 #[cfg(test)]
 mod support;

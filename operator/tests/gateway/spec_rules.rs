@@ -3,14 +3,14 @@
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase, PodStatus, PullPolicy, SandboxStatus};
 use futures::future::join_all;
-use operator::gateway::{RuntimeClasses, Tenants};
+use operator::gateway::RuntimeClasses;
 use operator::urls::UrlForm;
 use serde_json::{Value, json};
 use testing::FakeApi;
 use tokio::time::Instant;
 
 use crate::support::gateway_fixture::{
-    GatewayFixture, KEY, OTHER_KEY, config, failed, ready, starting,
+    GatewayFixture, KEY, OTHER_KEY, config, failed, limited, ready, starting,
 };
 
 /// `status` and `pod_status` of the session `s1`.
@@ -380,22 +380,6 @@ async fn rules_25_26_session_ids_round_trip() {
     let body = json!({"image": "i", "name": "old"});
     let (code, info) = fixture.post("/start", &body).await;
     assert_eq!((code, &info["session_id"]), (201, &json!("old")));
-}
-
-/// A gateway with tenants of the two keys; `fields` extend the record of the first.
-fn limited(fields: &Value) -> GatewayFixture {
-    let hash = |key: &str| {
-        let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
-        data_encoding::HEXLOWER.encode(hash.as_ref())
-    };
-    let mut first = fields.clone();
-    first["name"] = "default".into();
-    first["sha256"] = hash(KEY).into();
-    let second = json!({"name": "other", "sha256": hash(OTHER_KEY)});
-    let tenants = Tenants::pending();
-    let records = json!([first, second]).to_string();
-    tenants.replace(records.as_bytes()).unwrap();
-    GatewayFixture::synced(&FakeApi::default(), config(), tenants)
 }
 
 #[tokio::test(start_paused = true)]

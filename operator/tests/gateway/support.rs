@@ -3,4 +3,5 @@
 
 pub(crate) mod build_client;
 pub(crate) mod gateway_fixture;
+pub(crate) mod snapshot_client;
 pub(crate) mod socket_fixture;

@@ -30,6 +30,25 @@ pub(super) fn tenant(
     tracing::info!(target: TARGET, action, tenant, key, %address, runtime, outcome);
 }
 
+/// Records the attempt of a tenant to make, use or delete a snapshot. Of the two names, the one that
+/// is not known is empty.
+pub(super) fn snapshot(
+    action: &'static str,
+    caller: &RateLimitedCaller,
+    (runtime, snapshot): (&str, &str),
+    result: Result<(), &ApiError>,
+) {
+    let RateLimitedCaller {
+        tenant,
+        key_id: key,
+        address,
+        ..
+    } = caller;
+    let (tenant, outcome) = (&tenant.name, outcome(result));
+    let (runtime, snapshot) = (truncated(runtime), truncated(snapshot));
+    tracing::info!(target: TARGET, action, tenant, key, %address, runtime, snapshot, outcome);
+}
+
 /// Records the attempt of an administrator to log in or to change a named object.
 pub(super) fn admin(
     action: &'static str,

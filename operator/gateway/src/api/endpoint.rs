@@ -13,14 +13,19 @@ use super::Api;
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
 pub(super) const SANDBOXES: &str = "Sandboxes";
+pub(super) const SNAPSHOTS: &str = "Snapshots";
 pub(super) const IMAGES: &str = "Images";
 pub(super) const WARM_CONFIGS: &str = "Warm runtime configs";
 pub(super) const OPERATION: &str = "Operation";
 pub(super) const ADMINISTRATION: &str = "Administration";
 
 /// Groups of endpoints with their descriptions, in the order of the document.
-pub(super) const TAGS: [(&str, &str); 5] = [
+pub(super) const TAGS: [(&str, &str); 6] = [
     (SANDBOXES, "Start, find and stop sandboxes."),
+    (
+        SNAPSHOTS,
+        "Keep the state of a running sandbox, and start others from it.",
+    ),
     (IMAGES, "Calls of clients that name no image."),
     (
         WARM_CONFIGS,
@@ -64,6 +69,7 @@ pub(super) enum Access {
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     pub(super) description: &'static str,
+    pub(super) required: bool,
     pub(super) repeated: bool,
 }
 
@@ -109,7 +115,18 @@ impl Endpoint {
         self.query = Some(Parameter {
             name,
             description,
+            required: !repeated,
             repeated,
+        });
+        self
+    }
+
+    pub(super) fn optional_query(mut self, name: &'static str, description: &'static str) -> Self {
+        self.query = Some(Parameter {
+            name,
+            description,
+            required: false,
+            repeated: false,
         });
         self
     }
@@ -122,6 +139,11 @@ impl Endpoint {
 
     pub(super) fn response<T: JsonSchema>(mut self, code: u16) -> Self {
         self.success = (code, Some(SchemaGenerator::subschema_for::<T>));
+        self
+    }
+
+    pub(super) fn empty_response(mut self, code: u16) -> Self {
+        self.success = (code, None);
         self
     }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::admin_auth::AdminError;
 use crate::builds::BuildError;
 use crate::exec_limits::ExecLimitError;
+use crate::sandbox_snapshots::SnapshotError;
 use crate::sandboxes::SandboxError;
 use crate::warm_configs::ConfigError;
 use shared::tenants::TenantError;
@@ -49,6 +50,8 @@ pub(crate) enum ApiError {
     Build(#[from] BuildError),
     #[error("no such build")]
     UnknownBuild,
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Admin(#[from] AdminError),
     #[error(transparent)]
@@ -111,6 +114,7 @@ impl ApiError {
             Self::NoBuilder => (StatusCode::NOT_IMPLEMENTED, "no-builder"),
             Self::Build(error) => error.kind(),
             Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),
+            Self::Snapshot(error) => error.kind(),
             Self::Admin(error) => error.kind(),
             Self::WarmConfig(error) => match error {
                 ConfigError::NotStored => (StatusCode::NOT_FOUND, "config"),

@@ -156,7 +156,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             text
         };
         json!({
-            "name": parameter.name, "in": "query", "required": !parameter.repeated,
+            "name": parameter.name, "in": "query", "required": parameter.required,
             "schema": schema, "description": parameter.description,
         })
     });
@@ -166,6 +166,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
 fn path_description(name: &str) -> &'static str {
     match name {
         "runtime_id" => "Id of the sandbox, 16 letters.",
+        "snapshot_id" => "Id of the snapshot.",
         "session_id" => "Session id of the start, percent-encoded.",
         _ => "Name of the config, percent-encoded.",
     }

@@ -5,9 +5,9 @@
 //! concurrent start, across any number of replicas and without a lock.
 
 mod build;
-mod environment;
+pub(super) mod environment;
 mod image;
-mod request;
+pub(super) mod request;
 mod runtime_class;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use axum::routing::post;
 use crds::conditions::Reason;
 use crds::sandbox::DesiredState;
 use http::StatusCode;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::auth::RateLimitedCaller;
 use super::body::Body;
@@ -28,11 +28,10 @@ use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared, audit};
 use crate::runtime_status::{RuntimeStatus, derive, is_stopped};
 use crate::sandboxes::SandboxError;
-use request::Start;
 use shared::index::Entry;
 use shared::tenants::Tenant;
 
-pub(super) use request::StartRequest;
+pub(super) use request::{Start, StartRequest};
 
 /// Longest wait for readiness before the response says `starting`.
 const START_WAIT: Duration = Duration::from_secs(1);
@@ -66,30 +65,52 @@ async fn start(
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
     let mut start = request.check(api.config())?;
-    let tenant = &caller.tenant;
-    if let Some(image) = api.builds.runnable(tenant, &start.image).await? {
-        start.image = image;
+    let image = start.spec.image.as_deref().unwrap_or_default();
+    if let Some(image) = api.builds.runnable(&caller.tenant, image).await? {
+        Arc::make_mut(&mut start.spec).image = Some(image);
     }
-    let obtained = timeout(caller.remaining_time(), api.get_or_create(tenant, &start)).await;
-    let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
-    let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
-    audit::tenant("start", &caller, runtime, obtained.as_ref().map(drop));
-    let entry = obtained?;
-    let kept = kept_fields(&entry, &start);
-    let entry = api.wait_for_ready(entry).await;
-    if let Some(refusal) = refusal(&entry) {
-        // A retry makes a new sandbox in any case; nothing of this one is left to use.
-        let _ = api.change(entry, DesiredState::Stopped).await;
-        return Err(ApiError::PoolExhausted(refusal));
-    }
-    let mut info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
-    let detail = info.status_detail.into_iter().chain(start.notes);
-    let detail: Vec<_> = detail.chain(kept).collect();
-    info.status_detail = (!detail.is_empty()).then(|| detail.join("; "));
+    let deadline = Instant::now() + caller.remaining_time();
+    let entry = api.obtain(&caller, &start, deadline).await?;
+    let info = api.started(entry, start).await?;
     Ok((StatusCode::CREATED, Json(info)))
 }
 
 impl Api {
+    /// Returns the live sandbox of the session, with an audit line.
+    pub(super) async fn obtain(
+        &self,
+        caller: &RateLimitedCaller,
+        start: &Start,
+        deadline: Instant,
+    ) -> Result<Arc<Entry>, ApiError> {
+        let obtaining = self.get_or_create(&caller.tenant, start);
+        let obtained = timeout_at(deadline, obtaining).await;
+        let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
+        let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
+        audit::tenant("start", caller, runtime, obtained.as_ref().map(drop));
+        obtained
+    }
+
+    /// Describes a sandbox that was obtained, after a wait for readiness.
+    pub(super) async fn started(
+        &self,
+        entry: Arc<Entry>,
+        start: Start,
+    ) -> Result<RuntimeInfo, ApiError> {
+        let kept = kept_fields(&entry, &start);
+        let entry = self.wait_for_ready(entry).await;
+        if let Some(refusal) = refusal(&entry) {
+            // A retry makes a new sandbox in any case; nothing of this one is left to use.
+            let _ = self.change(entry, DesiredState::Stopped).await;
+            return Err(ApiError::PoolExhausted(refusal));
+        }
+        let mut info = self.info(&entry).ok_or(ApiError::UnknownRuntime)?;
+        let detail = info.status_detail.into_iter().chain(start.notes);
+        let detail: Vec<_> = detail.chain(kept).collect();
+        info.status_detail = (!detail.is_empty()).then(|| detail.join("; "));
+        Ok(info)
+    }
+
     /// Returns the live sandbox of the session: the existing one, resumed if paused, or a new one.
     async fn get_or_create(&self, owner: &Tenant, start: &Start) -> Result<Arc<Entry>, ApiError> {
         self.sandboxes.synced().await?;
@@ -165,20 +186,23 @@ fn refusal(entry: &Entry) -> Option<String> {
 
 /// Names the fields of a request that differ from the existing sandbox, which keeps its own.
 fn kept_fields(entry: &Entry, start: &Start) -> Option<String> {
-    let spec = &entry.spec;
-    let words = start.command.as_ref().map(|command| &command.words);
+    let (spec, asked) = (&entry.spec, &start.spec);
     let factor = |factor: Option<f64>| factor.unwrap_or(1.0).to_bits();
     let differs = [
-        ("image", spec.image.as_ref() != Some(&start.image)),
-        ("command", spec.command.as_ref() != words),
-        ("working_dir", spec.working_dir != start.working_dir),
+        ("image", spec.image != asked.image),
+        ("command", spec.command != asked.command),
+        ("working_dir", spec.working_dir != asked.working_dir),
         (
             "resource_factor",
-            factor(spec.resource_factor) != factor(start.resource_factor),
+            factor(spec.resource_factor) != factor(asked.resource_factor),
         ),
         (
             "runtime_class",
-            spec.runtime_class_name != start.runtime_class,
+            spec.runtime_class_name != asked.runtime_class_name,
+        ),
+        (
+            "state",
+            asked.source.is_some() && spec.source != asked.source,
         ),
     ];
     let kept = differs.iter().filter(|(_, differs)| *differs);

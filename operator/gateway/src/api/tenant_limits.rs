@@ -67,14 +67,20 @@ impl Api {
 
 /// Returns the oldest finished tombstones beyond the limit.
 fn surplus(mut entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
-    // Only this module sets deadlines of sandboxes that the API created.
-    entries.retain(|entry| is_stopped(entry) && !entry.deleting && entry.spec.lifecycle.is_none());
+    entries.retain(|entry| is_stopped(entry) && !entry.deleting && !has_deadline(entry));
     let count = entries.len().saturating_sub(MAX_TOMBSTONES);
     // Pod and workspace of the others are still being deleted.
     entries.retain(|entry| entry.status.phase == Phase::Stopped);
     entries.sort_by_key(|entry| stopped_at(entry));
     entries.truncate(count.min(MAX_EXPIRED_PER_STOP));
     entries
+}
+
+/// Returns whether the tombstone has a deadline of its own. This module sets that of sandboxes that
+/// the API created; the template of a snapshot may have one too.
+fn has_deadline(entry: &Entry) -> bool {
+    let lifecycle = entry.spec.lifecycle.as_ref();
+    lifecycle.is_some_and(|lifecycle| lifecycle.delete_stopped_after.is_some())
 }
 
 fn stopped_at(entry: &Entry) -> Option<Timestamp> {

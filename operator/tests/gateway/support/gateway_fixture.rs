@@ -53,6 +53,22 @@ pub(crate) fn tenants() -> Tenants {
     Tenants::fixed([("default", KEY), ("other", OTHER_KEY)])
 }
 
+/// A gateway with tenants of the two keys; `fields` extend the record of the first.
+pub(crate) fn limited(fields: &Value) -> GatewayFixture {
+    let hash = |key: &str| {
+        let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+        data_encoding::HEXLOWER.encode(hash.as_ref())
+    };
+    let mut first = fields.clone();
+    first["name"] = "default".into();
+    first["sha256"] = hash(KEY).into();
+    let second = json!({"name": "other", "sha256": hash(OTHER_KEY)});
+    let tenants = Tenants::pending();
+    let records = json!([first, second]).to_string();
+    tenants.replace(records.as_bytes()).unwrap();
+    GatewayFixture::synced(&FakeApi::default(), config(), tenants)
+}
+
 impl GatewayFixture {
     pub(crate) fn new() -> Self {
         Self::beside(&FakeApi::default(), config())

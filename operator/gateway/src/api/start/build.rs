@@ -19,7 +19,13 @@ impl Api {
         epoch: u32,
     ) -> Result<Sandbox, ApiError> {
         let namespace = &self.config().namespace;
-        let mut sandbox = Sandbox::new(name, self.spec(tenant, start, epoch));
+        let mut sandbox = Sandbox::new(name, SandboxSpec::clone(&start.spec));
+        sandbox.spec.session = Some(Session {
+            tenant: tenant.to_owned(),
+            id: start.session.clone(),
+            epoch,
+            command_line: start.command_line.clone(),
+        });
         if !start.environment.is_empty() {
             let keys = &self.sandboxes.keys;
             let sealed = keys.seal(namespace, name, &start.environment);
@@ -38,27 +44,5 @@ impl Api {
             ..ObjectMeta::default()
         };
         Ok(sandbox)
-    }
-
-    fn spec(&self, tenant: &str, start: &Start, epoch: u32) -> SandboxSpec {
-        let (config, command) = (self.config(), start.command.as_ref());
-        SandboxSpec {
-            image: Some(start.image.clone()),
-            image_pull_policy: start.pull_policy,
-            command: command.map(|c| c.words.clone()),
-            working_dir: start.working_dir.clone(),
-            resource_factor: start.resource_factor,
-            runtime_class_name: start.runtime_class.clone(),
-            security_context: start.security_context.clone(),
-            workspace: Some(config.workspace()),
-            persistence: start.persistence,
-            session: Some(Session {
-                tenant: tenant.to_owned(),
-                id: start.session.clone(),
-                epoch,
-                command_line: command.and_then(|c| c.line.clone()),
-            }),
-            ..SandboxSpec::default()
-        }
     }
 }

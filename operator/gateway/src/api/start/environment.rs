@@ -19,7 +19,7 @@ const SERVER_OWNED: [&str; 5] = [
 ];
 
 /// Reads an environment. Nulls and server-owned names are left out.
-pub(super) fn read(raw: Map<String, Value>) -> Result<BTreeMap<String, String>, ApiError> {
+pub(in crate::api) fn read(raw: Map<String, Value>) -> Result<BTreeMap<String, String>, ApiError> {
     raw.into_iter()
         .filter(|(name, _)| !SERVER_OWNED.contains(&name.as_str()))
         .filter_map(|(name, value)| Some((name, text(value)?)))

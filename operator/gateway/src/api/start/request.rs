@@ -2,9 +2,10 @@
 //! ignored, and named in the response.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crds::contract::persistence::PersistenceLevel;
-use crds::sandbox::{PullPolicy, SecurityContext};
+use crds::sandbox::{PullPolicy, SandboxSpec, SecurityContext};
 use crds::shell_words;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
@@ -80,27 +81,23 @@ enum RawCommand {
     Words(Vec<String>),
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ParsedCommand {
-    pub(super) words: Vec<String>,
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ParsedCommand {
+    words: Option<Vec<String>>,
     /// Line that the client sent, which responses repeat.
-    pub(super) line: Option<String>,
+    line: Option<String>,
 }
 
 /// Validated request, also without `Debug`.
 pub(in crate::api) struct Start {
-    pub(super) session: String,
-    pub(super) image: String,
-    pub(super) command: Option<ParsedCommand>,
-    pub(super) working_dir: Option<String>,
-    pub(super) environment: BTreeMap<String, String>,
-    pub(super) resource_factor: Option<f64>,
-    pub(super) runtime_class: Option<String>,
-    pub(super) security_context: Option<SecurityContext>,
-    pub(super) persistence: Option<PersistenceLevel>,
-    pub(super) pull_policy: Option<PullPolicy>,
+    pub(in crate::api) session: String,
+    /// Spec without session and environment, shared by the starts of one call.
+    pub(in crate::api) spec: Arc<SandboxSpec>,
+    /// Command as the client wrote it, if it was a line.
+    pub(in crate::api) command_line: Option<String>,
+    pub(in crate::api) environment: Arc<BTreeMap<String, String>>,
     /// Remarks for `status_detail`.
-    pub(super) notes: Vec<String>,
+    pub(in crate::api) notes: Vec<String>,
 }
 
 impl StartRequest {
@@ -110,17 +107,26 @@ impl StartRequest {
         let max_factor = config.settings.max_resource_factor.min(MAX_RESOURCE_FACTOR);
         let (factor, capped) = resource_factor(self.resource_factor, max_factor)?;
         let notes = [class.note, capped, unknown_fields(&self.unknown)];
-        Ok(Start {
-            session: session_id(self.session_id, [self.name, self.runtime_id])?,
-            image: image::check(self.image)?,
-            command: command(self.command)?,
+        let session = session_id(self.session_id, [self.name, self.runtime_id])?;
+        let image = image::check(self.image)?;
+        let command = command(self.command)?;
+        let spec = SandboxSpec {
+            image: Some(image),
+            image_pull_policy: pull_policy(self.image_pull_policy.as_deref())?,
+            command: command.words,
             working_dir: working_dir(self.working_dir)?,
-            environment: environment::read(self.environment.unwrap_or_default())?,
             resource_factor: factor,
-            runtime_class: class.name,
+            runtime_class_name: class.name,
             security_context: security_context(self.run_as_user, self.run_as_group, self.fs_group)?,
+            workspace: Some(config.workspace()),
             persistence: persistence(self.persistence.as_deref())?,
-            pull_policy: pull_policy(self.image_pull_policy.as_deref())?,
+            ..SandboxSpec::default()
+        };
+        Ok(Start {
+            session,
+            spec: Arc::new(spec),
+            command_line: command.line,
+            environment: Arc::new(environment::read(self.environment.unwrap_or_default())?),
             notes: notes.into_iter().flatten().collect(),
         })
     }
@@ -139,40 +145,47 @@ fn session_id(id: Option<String>, legacy: [Option<Value>; 2]) -> Result<String, 
             _ => None,
         });
     let id = id.or_else(|| legacy.next());
-    match id {
-        None => Err(ApiError::bad_request(
-            "session_id is required and may not be null",
-        )),
-        Some(id) if id.is_empty() => Err(ApiError::bad_request("session_id may not be empty")),
-        Some(id) if id.len() > MAX_SESSION_ID_BYTES => Err(ApiError::bad_request(format!(
-            "session_id may have at most {MAX_SESSION_ID_BYTES} bytes"
-        ))),
-        Some(id) if id == RESERVED_SESSION_ID => {
-            Err(ApiError::bad_request("session_id may not be \"batch\""))
-        }
-        Some(id) => Ok(id),
+    let missing = || ApiError::bad_request("session_id is required and may not be null");
+    check_session_id(id.ok_or_else(missing)?)
+}
+
+pub(in crate::api) fn check_session_id(id: String) -> Result<String, ApiError> {
+    if id.is_empty() {
+        return Err(ApiError::bad_request("session_id may not be empty"));
     }
+    if id.len() > MAX_SESSION_ID_BYTES {
+        return Err(ApiError::bad_request(format!(
+            "session_id may have at most {MAX_SESSION_ID_BYTES} bytes"
+        )));
+    }
+    if id == RESERVED_SESSION_ID {
+        return Err(ApiError::bad_request("session_id may not be \"batch\""));
+    }
+    Ok(id)
 }
 
 /// Reads a command: an argument list, or a line that is split by shell quoting. No shell runs it. Null
 /// and empty ones stand for the command of the image.
-fn command(raw: Option<RawCommand>) -> Result<Option<ParsedCommand>, ApiError> {
-    let command = match raw {
-        None => return Ok(None),
-        Some(RawCommand::Words(words)) => ParsedCommand { words, line: None },
+fn command(raw: Option<RawCommand>) -> Result<ParsedCommand, ApiError> {
+    let (words, line) = match raw {
+        None => return Ok(ParsedCommand::default()),
+        Some(RawCommand::Words(words)) => (words, None),
         Some(RawCommand::Line(line)) => {
             check_line(&line)?;
             let words = shell_words::split(&line);
             let words =
                 words.map_err(|error| ApiError::bad_request(format!("command: {error}")))?;
-            ParsedCommand {
-                words,
-                line: Some(line),
-            }
+            (words, Some(line))
         }
     };
-    check_command(&command.words)?;
-    Ok(Some(command).filter(|command| !command.words.is_empty()))
+    check_command(&words)?;
+    if words.is_empty() {
+        return Ok(ParsedCommand::default());
+    }
+    Ok(ParsedCommand {
+        words: Some(words),
+        line,
+    })
 }
 
 fn working_dir(dir: Option<String>) -> Result<Option<String>, ApiError> {
@@ -206,7 +219,7 @@ fn resource_factor(
 }
 
 /// Names fields that have no effect.
-fn unknown_fields(unknown: &Map<String, Value>) -> Option<String> {
+pub(in crate::api) fn unknown_fields(unknown: &Map<String, Value>) -> Option<String> {
     let shorten = |name: &String| name.chars().take(MAX_FIELD_CHARS).collect::<String>();
     let names: Vec<_> = unknown.keys().take(MAX_NAMED_FIELDS).map(shorten).collect();
     let more = unknown.len() - names.len();
