@@ -44,6 +44,7 @@ pub struct SandboxSnapshotSpec {
     /// Highest level of the snapshot. Absent: that of the sandbox.
     pub level: Option<PersistenceLevel>,
     /// Time after the creation at which the snapshot is deleted. Absent or `0s`: never.
+    #[serde(default)]
     #[schemars(schema_with = "duration")]
     pub delete_after: Option<Duration>,
     /// Tenant of the sandbox. Set by the gateway.

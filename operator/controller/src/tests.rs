@@ -81,6 +81,7 @@ pub(crate) fn build_context<'a>(
             root_persistence: config.persistence.root,
             ..PodFeatures::default()
         },
+        source: None,
     }
 }
 

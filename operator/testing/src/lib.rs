@@ -66,8 +66,8 @@ impl FakeApi {
     }
 
     /// Sets the creation time of objects, which is a fixed one otherwise.
-    pub fn set_creation_time(&self, created_at: impl ToString) {
-        self.0.lock().created_at = Some(created_at.to_string());
+    pub fn set_creation_time(&self, created_at: &str) {
+        self.0.lock().created_at = Some(created_at.to_owned());
     }
 
     /// Method and path of all requests so far.

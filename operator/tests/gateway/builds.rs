@@ -146,7 +146,7 @@ async fn base_image_by_digest_is_kept() {
 async fn concurrent_and_repeated_builds_are_one() {
     let api = FakeApi::default();
     // An old build without a status counts as interrupted.
-    api.set_creation_time(Timestamp::now());
+    api.set_creation_time(&Timestamp::now().to_string());
     let replicas = [fixture(&api), fixture(&api)];
     let builds = (0..50).map(|n| build_from_scratch(&replicas[n % 2]));
     let ids = join_all(builds).await;

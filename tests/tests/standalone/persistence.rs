@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::binaries::{criu_or_skip, is_root_or_skips};
+use tests::fork_session::{delete_all, fork, forks_go_on, snapshot};
 use tests::persistence_session::{
-    Workload, body_with_processes, changed_files_survive_pauses, processes_survive_pauses,
+    Workload, body_with_processes, changed_files_survive_pauses, pause, processes_survive_pauses,
     start_body,
 };
 use tests::plugin_session::IMAGE;
@@ -79,6 +80,51 @@ async fn processes_survive_pauses_on_one_machine() {
         with_processes("host", "root", 0),
         with_files(),
     );
+    nothing_is_left(state.path(), standalone.id(), &helpers).await;
+}
+
+/// Forks of a sandbox that runs, one of them after a pause, and after the end of the sandbox.
+#[tokio::test]
+async fn forks_go_on_for_themselves() {
+    if !is_root_or_skips() {
+        return;
+    }
+    let Some(criu) = criu_or_skip() else { return };
+    let state = tempfile::tempdir().unwrap();
+    let Some(image) = image(state.path()) else {
+        return;
+    };
+    let criu = criu.to_str().unwrap();
+    let flags = ["--memory-persistence", "--criu", criu, &image];
+    let standalone = Standalone::start(state.path(), &flags);
+    let helpers = children(standalone.id());
+    for image in [IMAGE, "host"] {
+        let body = body_with_processes(&format!("parent-{image}"), image, "root");
+        let session = Session::start(standalone.api(), standalone.key(), &body).await;
+        let (forks, _) = forks_go_on(&session, full_or(8, 2), 16).await;
+        let paused = pause(&forks[0]).await;
+        assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
+        forks[0].change_state("resume").await;
+        forks[0].ready().await;
+        let own = forks[0].run("echo $mine $(cat /etc/whose)").await;
+        assert_eq!(own, "fork-0 fork-0");
+
+        // Files alone, of a sandbox that has ended since.
+        let files = snapshot(&session, "Root").await;
+        assert_eq!(files["level"], "Root", "{files}");
+        session.change_state("stop").await;
+        let body =
+            json!({"session_id": format!("late-{image}"), "environment": {"GREETING": "hello"}});
+        let late = fork(&session, &files, &body).await;
+        let own = late[0]
+            .run("echo \"$mine $GREETING $(cat /etc/whose /workspace/log)\"")
+            .await;
+        assert_eq!(own.trim(), "hello parent");
+        for ended in forks.iter().chain(&late) {
+            ended.change_state("stop").await;
+        }
+        assert_eq!(delete_all(&session).await, 2);
+    }
     nothing_is_left(state.path(), standalone.id(), &helpers).await;
 }
 

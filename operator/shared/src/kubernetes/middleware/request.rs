@@ -4,7 +4,7 @@
 use http::{Method, Request};
 
 /// Resources that the operator uses. Any other is `other`, so that the labels stay few.
-const RESOURCES: [&str; 14] = [
+const RESOURCES: [&str; 15] = [
     "configmaps",
     "customresourcedefinitions",
     "events",
@@ -18,6 +18,7 @@ const RESOURCES: [&str; 14] = [
     "runtimeclasses",
     "sandboxes",
     "sandboxpools",
+    "sandboxsnapshots",
     "secrets",
 ];
 
