@@ -60,7 +60,7 @@ pub(super) struct Persistence {
     has_begun: bool,
 }
 
-/// What is opened while the store is visible.
+/// Directories that are opened while the store is visible.
 #[derive(Debug, Default)]
 struct VisibleStore {
     snapshots: Option<Store>,

@@ -7,7 +7,13 @@ use tests::cli_tools::{helm, text};
 
 #[test]
 fn chart_has_the_crds_of_the_manifests() {
-    for name in ["sandboxes.yaml", "sandboxpools.yaml", "imagebuilds.yaml"] {
+    for plural in [
+        "sandboxes",
+        "sandboxsnapshots",
+        "sandboxpools",
+        "imagebuilds",
+    ] {
+        let name = format!("{plural}.yaml");
         let ours = text(&format!("charts/sandbox-operator-crds/files/{name}"));
         let same = ours == text(&format!("manifests/crds/{name}"));
         assert!(same, "{name} of the chart is old: run `make generate`");

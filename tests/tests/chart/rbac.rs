@@ -9,6 +9,9 @@ use crate::audit::record;
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client};
 use tests::audit::deed;
 use tests::cli_tools::{apply, get, kubectl_words, manifest, until, wait};
+use tests::fork_session::{delete_all, snapshot};
+use tests::persistence_session::start_body;
+use tests::session::Session;
 
 /// Granted for a race that no test can bring about at will: a deletion by the controller that met a
 /// conflict looks whether the object is still the same.
@@ -22,6 +25,7 @@ pub(crate) async fn every_verb_has_its_scene(release: &Release) {
     stop_drops_sealed_environment();
     pool_with_warm_pods();
     probe_without_user_namespaces();
+    snapshots(release).await;
     stranger(release).await;
     first_key_anew(release).await;
 }
@@ -142,6 +146,21 @@ pub(crate) fn priority_levels_are_used() {
     }
 }
 
+/// One by a client, which deletes it, and one that expires.
+async fn snapshots(release: &Release) {
+    let body = start_body("snapshots", IMAGE);
+    let session = Session::start(&release.url, &api_key(), &body).await;
+    snapshot(&session, "Root").await;
+    assert_eq!(delete_all(&session).await, 1);
+    let spec = json!({"sandbox": session.id, "deleteAfter": "10s"});
+    let short = manifest("SandboxSnapshot", "short", &spec).to_string();
+    apply(&short, &["-n", SANDBOXES]);
+    until("the snapshot is gone", || {
+        get(&["sbxsnap", "-n", SANDBOXES])["items"] == json!([])
+    });
+    session.change_state("stop").await;
+}
+
 /// An id that the gateway does not know is looked up once.
 async fn stranger(release: &Release) {
     let url = format!("{}/runtime/aaaabbbbccccdddd", release.url);
@@ -194,8 +213,9 @@ pub(crate) fn purge_uses_its_rights() {
     let user = format!("system:serviceaccount:{NAMESPACE}:{NAME}-purge");
     let own = "delete configmaps, delete leases.coordination.k8s.io, delete secrets";
     let of_sandboxes = "delete imagebuilds.openhands.dev, delete sandboxes.openhands.dev, \
-        delete sandboxpools.openhands.dev, list imagebuilds.openhands.dev, list sandboxes.openhands.dev, \
-        list sandboxpools.openhands.dev";
+        delete sandboxpools.openhands.dev, delete sandboxsnapshots.openhands.dev, \
+        list imagebuilds.openhands.dev, list sandboxes.openhands.dev, list sandboxpools.openhands.dev, \
+        list sandboxsnapshots.openhands.dev";
     for (namespace, deeds) in [(NAMESPACE, own), (SANDBOXES, of_sandboxes)] {
         let record = record(&user, Some(namespace));
         assert_eq!(record.refused, BTreeSet::new());

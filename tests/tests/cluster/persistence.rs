@@ -1,13 +1,19 @@
 //! Pauses that keep changed files on a real node, by the mechanism that the cluster allows.
 
+use crds::conditions::Reason;
 use crds::contract::persistence::RootMechanism;
-use k8s_openapi::api::core::v1::ConfigMap;
+use crds::sandbox::SandboxStatus;
+use crds::{Sandbox, SandboxSnapshot};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use serde_json::{Value, json};
+use tests::cli_tools::{apply, manifest};
+use tests::fork_session::{delete_all, forks_go_on};
 use tests::persistence_session::{
     Workload, body_with_processes, changed_files_survive_pauses, pause, processes_survive_pauses,
     start_body,
 };
 use tests::session::Session;
+use tests::size::full_or;
 
 use crate::installation::{API_KEY, IMAGE, api};
 use crate::node_control::kill_container;
@@ -45,6 +51,71 @@ async fn processes_survive_pauses_on_a_node() {
     };
     processes_survive_pauses(&session, workload).await;
     session.change_state("stop").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn forks_go_on_for_themselves_on_a_node() {
+    let body = body_with_processes("forked", IMAGE, "root");
+    let session = Session::start(&api(), API_KEY, &body).await;
+    let (forks, stood_still) = forks_go_on(&session, full_or(8, 3), 64).await;
+    println!("the sandbox stood still for {stood_still} ms");
+    session.change_state("stop").await;
+    let paused = pause(&forks[0]).await;
+    assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
+    forks[0].change_state("resume").await;
+    forks[0].ready().await;
+    assert_eq!(forks[0].run("echo $mine").await, "fork-0");
+    for fork in &forks {
+        fork.change_state("stop").await;
+    }
+    delete_all(&session).await;
+}
+
+/// The volume of a deleted sandbox stays until its snapshots are gone.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn sandbox_begins_with_the_snapshot_of_a_deleted_one() {
+    let ns = TestNamespace::new("snapshot").await;
+    let spec = json!({
+        "command": ["sleep", "infinity"], "workspace": {"size": "20Mi"},
+        "persistence": "Root", "securityContext": {"runAsUser": 0},
+    });
+    ns.apply("parent", &spec);
+    ns.ready("parent").await;
+    ns.exec(
+        "parent",
+        "echo root >/etc/of-parent; echo work >/workspace/of-parent",
+    );
+    let mut child = spec.clone();
+    child["source"] = json!({"snapshot": "kept"});
+    ns.apply("child", &child);
+    let waits = |status: &SandboxStatus| status.reason == Some(Reason::SnapshotNotFound);
+    ns.until("child", "waiting for the snapshot", waits).await;
+    let snapshot = manifest("SandboxSnapshot", "kept", &json!({"sandbox": "parent"}));
+    apply(&snapshot.to_string(), &["-n", &ns.namespace]);
+    ns.ready("child").await;
+    let claims = ns.api::<PersistentVolumeClaim>();
+    ns.delete::<Sandbox>("parent").await;
+    ns.apply("late", &child);
+    ns.ready("late").await;
+    for name in ["child", "late"] {
+        let files = ns.exec(name, "cat /etc/of-parent /workspace/of-parent");
+        assert_eq!(files, "root\nwork", "{name}");
+    }
+    assert!(claims.get_opt("parent-workspace").await.unwrap().is_some());
+    ns.delete::<SandboxSnapshot>("kept").await;
+    // Kubernetes keeps a volume that Pods use.
+    for name in ["child", "late"] {
+        ns.patch(name, json!({"state": "Paused"})).await;
+        ns.paused(name).await;
+    }
+    ns.patch("child", json!({"state": "Running"})).await;
+    ns.ready("child").await;
+    assert_eq!(ns.exec("child", "cat /etc/of-parent"), "root");
+    while claims.get_opt("parent-workspace").await.unwrap().is_some() {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
 }
 
 /// As a port-forward would, a process of `kubectl exec` has a connection to one of the sandbox.

@@ -23,6 +23,7 @@ mod quota;
 mod readiness;
 mod resume;
 mod round_trip;
+mod snapshots;
 mod start_stop_cycles;
 mod thousand_sandboxes;
 mod user_namespaces;

@@ -66,3 +66,42 @@ impl SourceState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crds::snapshot::{SandboxSnapshotSpec, SandboxSnapshotStatus};
+
+    use super::*;
+
+    #[test]
+    fn sandboxes_of_tenants_begin_with_snapshots_of_their_own() {
+        let mut snapshot = SandboxSnapshot::new("s", SandboxSnapshotSpec::default());
+        snapshot.metadata.uid = Some("uid".into());
+        let read =
+            |snapshot: &SandboxSnapshot, tenant| SourceState::read("s", Some(snapshot), tenant);
+        let with = |phase, tenant: Option<&str>| SandboxSnapshot {
+            status: Some(SandboxSnapshotStatus {
+                phase,
+                claim: Some("c".into()),
+                tenant: tenant.map(str::to_owned),
+                ..SandboxSnapshotStatus::default()
+            }),
+            ..snapshot.clone()
+        };
+        let is_ready = |state| matches!(state, SourceState::Ready(_));
+        let of_alice = with(SnapshotPhase::Ready, Some("alice"));
+        let of_none = with(SnapshotPhase::Ready, None);
+        assert!(is_ready(read(&of_alice, Some("alice"))));
+        assert!(is_ready(read(&of_none, None)) && is_ready(read(&of_alice, None)));
+        for (snapshot, tenant) in [(&of_alice, "bob"), (&of_none, "bob")] {
+            let state = read(snapshot, Some(tenant));
+            assert!(matches!(state, SourceState::Unusable(_)), "{state:?}");
+        }
+        let saving = with(SnapshotPhase::Saving, None);
+        assert!(matches!(read(&saving, None), SourceState::Waiting(_)));
+        let failed = with(SnapshotPhase::Failed, None);
+        assert!(matches!(read(&failed, None), SourceState::Unusable(_)));
+        let missing = SourceState::read("s", None, None);
+        assert!(matches!(missing, SourceState::Missing(_)));
+    }
+}

@@ -71,7 +71,7 @@ impl SnapshotIndex {
         })
     }
 
-    /// Wakes whatever depends on a snapshot.
+    /// Requeues a snapshot and the sandboxes that begin with it.
     fn announce(&self, key: &Key) {
         self.queue.add(key.clone());
         let waits =
