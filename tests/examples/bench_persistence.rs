@@ -7,13 +7,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde_json::{Value, json};
+use tests::fork_session::{delete_all, fork, forks_go_on, snapshot};
 use tests::persistence_session::start_body;
 use tests::session::Session;
 use tests::standalone::Standalone;
 use tokio::time::{Instant, sleep};
 
 const ROUNDS: usize = 7;
+const FORKS: usize = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Times of starts and saves in the status are those of whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
@@ -92,6 +95,49 @@ async fn measure(api: &str, key: &str, image: &str) {
         );
         session.change_state("stop").await;
     }
+    measure_forks(api, key, image).await;
+}
+
+/// Snapshots and forks of a sandbox with a process of 256 MiB: the times, and that for which the sandbox
+/// stands still, beside a pause of the same one.
+async fn measure_forks(api: &str, key: &str, image: &str) {
+    let mut body = start_body("forked", image);
+    body["persistence"] = Value::from("Memory");
+    body["resource_factor"] = Value::from(4);
+    let session = Session::start(api, key, &body).await;
+    let (forks, stood_still) = forks_go_on(&session, FORKS, 256).await;
+    for fork in &forks {
+        fork.change_state("stop").await;
+    }
+    let (mut snapshots, mut single, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        let taken = snapshot(&session, "Memory").await;
+        snapshots.push(begin.elapsed());
+        for (count, times) in [(1, &mut single), (FORKS, &mut all)] {
+            let begin = Instant::now();
+            let forks = fork(&session, &taken, &json!({"count": count})).await;
+            let commands = forks.iter().map(|fork| fork.run("echo on"));
+            assert_eq!(join_all(commands).await, vec!["on"; count]);
+            times.push(begin.elapsed());
+            for fork in &forks {
+                fork.change_state("stop").await;
+            }
+        }
+    }
+    println!("the sandbox stood still for {stood_still} ms");
+    let one_fork = format!("{FORKS} forks to their first commands");
+    for (name, mut times) in [
+        ("snapshot until it is ready", snapshots),
+        ("fork to its first command", single),
+        (&one_fork, all),
+    ] {
+        times.sort();
+        let [middle, longest] = [ROUNDS / 2, ROUNDS - 1].map(|at| milliseconds(times[at]));
+        println!("{name:32} {middle:5.0} ({longest:5.0})");
+    }
+    delete_all(&session).await;
+    session.change_state("stop").await;
 }
 
 impl BenchmarkLoad {

@@ -38,7 +38,7 @@ pub(super) async fn share(
     .await
 }
 
-/// Deletes the PVC of a sandbox, or leaves it to its snapshots.
+/// Gives up the PVC for an owner, the sandbox or a snapshot: it is deleted if there is no other one.
 pub(crate) async fn release(
     api: &Api<PersistentVolumeClaim>,
     name: &str,
@@ -51,8 +51,7 @@ pub(crate) async fn release(
     if !owners.iter().any(|owner| owner.uid == owner_uid) {
         return Ok(());
     }
-    let kind = SandboxSnapshot::kind(&());
-    if !owners.iter().any(|owner| owner.kind == kind) {
+    if owners.iter().all(|owner| owner.uid == owner_uid) {
         let uid = claim.uid();
         return delete(api, name, uid.as_deref().map(with_uid), None)
             .await

@@ -73,7 +73,13 @@ pub(super) async fn take(
             };
             status::write(context, snapshot, ready).await
         }
-        Err(reason) => status::fail(context, snapshot, reason).await,
+        Err(reason) => {
+            // First, so that no failed one keeps a volume.
+            if let (Some(claim), Some(uid)) = (&begun.claim, snapshot.uid()) {
+                claim::release(&context.api(&entry.key), claim, &uid).await?;
+            }
+            status::fail(context, snapshot, reason).await
+        }
     }
 }
 
