@@ -297,11 +297,14 @@ impl Supervisor {
                     return self.end_for_save(child, request).await;
                 }
                 Some(request) = self.snapshot_requests.recv() => {
-                    let signals = self.take_snapshot(child, request).await;
+                    let came = self.take_snapshot(child, request).await;
                     if let Some(code) = reaper::reap(Some(child)) {
-                        return CommandEnd { code, save: None, processes: None };
+                        return CommandEnd { code, save: came.save, processes: None };
                     }
-                    for signal in signals {
+                    if let Some(save) = came.save {
+                        return self.end_for_save(child, save).await;
+                    }
+                    for signal in came.signals {
                         self.reaper.give_back(signal);
                     }
                 }

@@ -318,11 +318,13 @@ async fn snapshot(
     if id.is_empty() || id.len() > MAX_UID_BYTES || !id.bytes().all(is_uid) {
         return Err(CallError::SnapshotId);
     }
-    if !control.lifecycle.is_ready() {
-        return Err(CallError::NotReady);
-    }
-    if !control.snapshots.begin(request) {
-        return Err(CallError::Busy);
+    if !control.snapshots.has_begun(&id) {
+        if !control.lifecycle.is_ready() {
+            return Err(CallError::NotReady);
+        }
+        if !control.snapshots.begin(request) {
+            return Err(CallError::Busy);
+        }
     }
     let report = control.snapshots.wait_taken(&id, wait).await;
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;

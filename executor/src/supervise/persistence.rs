@@ -24,6 +24,7 @@ use futures::future::OptionFuture;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -34,6 +35,7 @@ pub(crate) use self::overlay::check as check_root_overlay;
 use self::processes::ProcessState;
 pub(super) use self::processes::SavedOrReason;
 use self::snapshots::PendingSnapshot;
+pub(super) use self::snapshots::interrupt as interrupt_snapshot;
 use self::store::Store;
 use crate::system::SUPERVISOR_CAPABILITIES;
 
@@ -54,6 +56,8 @@ pub(super) struct Persistence {
     snapshots: Option<Arc<Store>>,
     /// Changed files that the node keeps, if it shows them.
     node_changes: Option<OwnedFd>,
+    /// Held by the copy that is being made.
+    copying: Arc<Semaphore>,
     /// Snapshot that the sandbox is to begin with.
     pending: Option<PendingSnapshot>,
     /// The volume has the files of a snapshot.
@@ -179,6 +183,7 @@ impl Persistence {
             },
             snapshots: opened.snapshots.map(Arc::new),
             node_changes: opened.node_changes,
+            copying: Arc::new(Semaphore::new(1)),
             pending: opened.pending,
             has_begun: opened.has_begun,
         }

@@ -33,6 +33,11 @@ impl SnapshotCalls {
         (Self { requests, latest }, receiver)
     }
 
+    /// Returns whether this is the snapshot that was asked for last.
+    pub(super) fn has_begun(&self, id: &str) -> bool {
+        self.latest.borrow().id == id
+    }
+
     /// Begins a snapshot, unless an earlier call has. `false` if another one is being taken, or the
     /// command ends.
     pub(super) fn begin(&self, request: SnapshotRequest) -> bool {

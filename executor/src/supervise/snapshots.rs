@@ -1,21 +1,29 @@
 //! Snapshots of the command, and start of a sandbox with one.
 
 use crds::contract::control::Init;
-use crds::contract::persistence::{PersistenceLevel, SnapshotRequest};
+use crds::contract::persistence::{PersistenceLevel, SaveRequest, SnapshotRequest};
 use rustix::process::{Pid, Signal};
 
 use super::command::CommandStartError;
+use super::persistence::interrupt_snapshot;
 use super::reaper::SignalEvent;
 use super::{Supervisor, reaper, renew};
 
+/// Calls and signals that came while a snapshot was being taken.
+#[derive(Debug, Default)]
+pub(super) struct Interruption {
+    pub(super) save: Option<SaveRequest>,
+    pub(super) signals: Vec<Signal>,
+}
+
 impl Supervisor {
-    /// Copies the state of the command, which goes on. Returns signals that came meanwhile.
+    /// Copies the state of the command, which goes on. A save or SIGTERM ends the copy.
     pub(super) async fn take_snapshot(
         &mut self,
         child: Pid,
         request: SnapshotRequest,
-    ) -> Vec<Signal> {
-        let mut signals = Vec::new();
+    ) -> Interruption {
+        let mut came = Interruption::default();
         let taking = self
             .persistence
             .take_snapshot(child, request, self.probe_address);
@@ -23,10 +31,20 @@ impl Supervisor {
         let report = loop {
             tokio::select! {
                 report = &mut taking => break report,
+                Some(save) = self.save_requests.recv(), if came.save.is_none() => {
+                    interrupt_snapshot();
+                    came.save = Some(save);
+                }
                 // The caller reaps children, as the copy waits for its own.
                 event = self.reaper.next_event() => {
-                    if let SignalEvent::Forward(signal) = event && !signals.contains(&signal) {
-                        signals.push(signal);
+                    let SignalEvent::Forward(signal) = event else {
+                        continue;
+                    };
+                    if signal == Signal::TERM {
+                        interrupt_snapshot();
+                    }
+                    if !came.signals.contains(&signal) {
+                        came.signals.push(signal);
                     }
                 }
             }
@@ -35,7 +53,7 @@ impl Supervisor {
             tracing::warn!(error, "no snapshot was taken");
         }
         self.snapshots.finish(report);
-        signals
+        came
     }
 
     /// Takes over the snapshot that the sandbox begins with. Returns whether there was one, and the

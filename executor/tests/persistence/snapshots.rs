@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::containers::{CAPABILITIES, Container, Volumes, namespaces};
 use super::shell;
 use super::volume::{IMAGE, Volume};
-use crate::client::{copy_program, pass_on, set_mode};
+use crate::client::{HttpResponse, copy_program, pass_on, set_mode};
 use crate::minimal_images::has_busybox;
 use crate::supervise::{message, ready, signer, start, state, supervise_command};
 
@@ -133,6 +133,18 @@ fn begin(id: &str, key: char) -> Init {
 
 fn take(container: &Container, id: &str, level: PersistenceLevel, others: &[&str]) -> Value {
     assert_eq!(state(&ready(container.address, 20)), "ready");
+    let response = ask(container, id, level, others, 60);
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.json()
+}
+
+fn ask(
+    container: &Container,
+    id: &str,
+    level: PersistenceLevel,
+    others: &[&str],
+    timeout: u64,
+) -> HttpResponse {
     let grant = Grant::Snapshot(SnapshotRequest {
         id: id.into(),
         key: "E".repeat(43),
@@ -142,9 +154,8 @@ fn take(container: &Container, id: &str, level: PersistenceLevel, others: &[&str
         others: others.iter().map(|other| (*other).to_owned()).collect(),
     });
     let token = message(grant).sign(&signer()).unwrap();
-    let response = container.request("POST /v1/snapshot?timeout=60", &[], token.as_bytes());
-    assert_eq!(response.status, 200, "{}", response.body);
-    response.json()
+    let head = format!("POST /v1/snapshot?timeout={timeout}");
+    container.request(&head, &[], token.as_bytes())
 }
 
 #[test]
@@ -233,22 +244,75 @@ fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
         0,
     )
     .unwrap();
-    fs::create_dir(parent.image.path().join("etc/whole")).unwrap();
-    fs::write(parent.image.path().join("etc/whole/file"), "").unwrap();
+    // One directory is there as a whole; of the other one, a file deep below has changed.
+    fs::create_dir_all(etc.join("outer/inner")).unwrap();
+    fs::write(etc.join("outer/inner/changed"), "changed\n").unwrap();
+    let image = |sandbox: &Sandbox| {
+        let etc = sandbox.image.path().join("etc");
+        for (path, content) in [
+            ("outer/inner/changed", "old\n"),
+            ("outer/inner/unchanged", "old\n"),
+            ("whole/of-image", ""),
+        ] {
+            fs::create_dir_all(etc.join(path).parent().unwrap()).unwrap();
+            fs::write(etc.join(path), content).unwrap();
+        }
+    };
+    image(&parent);
+    let whole = parent.image.path().join("etc/whole");
+    fs::rename(whole.join("of-image"), whole.join("file")).unwrap();
     let container = parent.run(Root, None, &shell("sleep 1000"));
     let report = take(&container, "one", Root, &[]);
     assert_eq!(report["kept"]["level"], "Root", "{report}");
     let child = Sandbox::new(test, Archive).unwrap();
-    fs::create_dir(child.image.path().join("etc/whole")).unwrap();
-    fs::write(child.image.path().join("etc/whole/of-image"), "").unwrap();
+    image(&child);
     let mut init = begin("one", 'E');
     init.command[2] = "cat /etc/of-image; cat /etc/whole/*; ls /etc/whole; \
-        [ -e /etc/removed ] || echo removed; sleep 1000"
+        cat /etc/outer/inner/*; [ -e /etc/removed ] || echo removed; sleep 1000"
         .into();
+    let expected = ["changed", "new", "file", "changed", "old", "removed"];
     let mut begun = child.run(Root, Some(&parent.snapshot("one")), &init);
-    for expected in ["changed", "new", "file", "removed"] {
-        assert_eq!(begun.line(), expected);
+    for line in expected {
+        assert_eq!(begun.line(), line);
     }
+    // It is killed before any save, and comes back without the snapshot.
+    begun.kill();
+    let image = Sandbox::image(&child.volumes);
+    let child = Sandbox { image, ..child };
+    fs::create_dir(child.image.path().join("etc/whole")).unwrap();
+    fs::write(child.image.path().join("etc/whole/of-image"), "").unwrap();
+    init.command[2] = "cat /etc/of-image; cat /etc/whole/*; ls /etc/whole; sleep 1000".into();
+    let mut again = child.run(Root, None, &init);
+    for line in &expected[..3] {
+        assert_eq!(again.line(), *line);
+    }
+}
+
+/// A copy of many bytes takes some time.
+#[test]
+fn save_ends_a_copy_that_is_being_made() {
+    let test = "save_ends_a_copy_that_is_being_made";
+    let Some(sandbox) = Sandbox::new(test, Archive) else {
+        return;
+    };
+    fs::write(sandbox.volumes.work().join("large"), vec![7; 400 << 20]).unwrap();
+    let mut container = sandbox.run(Memory, None, &shell(COMMAND));
+    let line = container.line();
+    assert_eq!(state(&ready(container.address, 20)), "ready");
+    assert_eq!(ask(&container, "one", Memory, &[], 0).json(), json!({}));
+    assert_eq!(ask(&container, "two", Memory, &[], 0).status, 409);
+    let kept = super::kept(&super::save(&container));
+    assert_eq!(kept["level"], "Memory", "{kept}");
+    let report = ask(&container, "one", Memory, &[], 20).json();
+    assert_eq!(report["error"], "a pause or the end of the Pod came before");
+    assert!(!sandbox.snapshot("one").exists());
+    container.end();
+    let image = Sandbox::image(&sandbox.volumes);
+    let sandbox = Sandbox { image, ..sandbox };
+    let mut container = sandbox.run(Memory, None, &shell(COMMAND));
+    let number = line.strip_prefix("up ").unwrap();
+    let answer = sandbox.ask(&mut container);
+    assert!(answer.starts_with(number), "{answer}");
 }
 
 #[test]
@@ -286,7 +350,7 @@ fn start_with_a_damaged_or_foreign_snapshot_fails() {
     fs::write(&path, archive).unwrap();
     let damaged = fails(&begin("one", 'E'), Some(&snapshot));
     assert!(damaged.contains("damaged"), "{damaged}");
-    fs::remove_file(snapshot.join("snapshot.json")).unwrap();
+    fs::remove_file(snapshot.join("snapshot")).unwrap();
     let incomplete = fails(&begin("one", 'E'), Some(&snapshot));
     assert!(incomplete.contains("not complete"), "{incomplete}");
 }

@@ -18,7 +18,7 @@ pub use self::annotations::*;
 pub use self::container::{Container, ContainerState, StartProblem, StartProblemKind};
 pub use self::reports::{ContainerRun, IdleReport, ProbeResult, SaveProgress};
 pub(crate) use self::resize::RESIZED;
-pub use self::source::{SourceState, SourceVolume};
+pub use self::source::{SnapshotIdentity, SourceState, SourceVolume};
 
 mod annotations;
 mod container;
@@ -149,8 +149,8 @@ pub struct PodFacts {
     pub identity: Option<PodIdentity>,
     /// Persistence of the Pod beyond the workspace.
     pub persistence: Option<PodPersistence>,
-    /// Uid of the snapshot that the Pod has mounted.
-    pub snapshot: Option<String>,
+    /// Snapshot that the Pod has mounted.
+    pub snapshot: Option<SnapshotIdentity>,
     /// Persistence that policies rejected before the Pod was created.
     pub rejected_persistence: RejectedPersistence,
     /// Name of the environment Secret.
@@ -276,7 +276,9 @@ impl PodFacts {
             persistence: pod
                 .annotation(PERSISTENCE_ANNOTATION)
                 .and_then(|text| serde_json::from_str(text).ok()),
-            snapshot: pod.annotation(SNAPSHOT_ANNOTATION).map(str::to_owned),
+            snapshot: pod
+                .annotation(SNAPSHOT_ANNOTATION)
+                .and_then(|text| serde_json::from_str(text).ok()),
             rejected_persistence: pod
                 .annotation(REJECTED_PERSISTENCE_ANNOTATION)
                 .and_then(|text| serde_json::from_str(text).ok())

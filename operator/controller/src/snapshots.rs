@@ -28,7 +28,7 @@ use crate::context::Context;
 use crate::reconcile::observe::snapshot as observe;
 
 /// Snapshots that are looked at or taken at once.
-const MAX_CONCURRENT: usize = 16;
+const MAX_CONCURRENT: usize = 64;
 /// Interval at which a sandbox that starts is looked at.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 /// Delay after which a failed write is repeated.
@@ -36,6 +36,10 @@ const RETRY_DELAY: Duration = MAX_OUTAGE_BACKOFF;
 
 /// Takes and deletes snapshots until shutdown.
 pub(crate) async fn run(context: &Arc<Context>, shutdown: &CancellationToken) {
+    let synced = context.snapshots.wait_synced();
+    if shutdown.run_until_cancelled(synced).await.is_none() {
+        return;
+    }
     let queue = &context.snapshots.queue;
     queue.open();
     for key in context.snapshots.keys() {
@@ -88,7 +92,7 @@ async fn reconcile(context: &Context, key: &Key) -> Result<Option<Duration>, Cal
             Ok(Some(WAIT_INTERVAL))
         }
         Step::Fail(message) => {
-            status::fail(context, &snapshot, message).await?;
+            take::give_up(context, &snapshot, source.as_ref(), message).await?;
             Ok(time_until(expiry(&snapshot), now))
         }
         Step::Take { .. } if context.snapshots.has_earlier(key, &snapshot) => {

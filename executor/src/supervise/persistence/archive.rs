@@ -161,6 +161,7 @@ impl ArchiveRoot {
         let temporary = ArchiveFile {
             store: &self.store,
             name: TEMPORARY,
+            level: PersistenceLevel::Root,
             access,
         };
         let kept = self.copy_to(temporary, limits, deadline)?;
@@ -187,6 +188,8 @@ impl ArchiveRoot {
 pub(super) struct ArchiveFile<'a> {
     pub(super) store: &'a Store,
     pub(super) name: &'a str,
+    /// Content, to which the archive is bound.
+    pub(super) level: PersistenceLevel,
     /// Key, and image that the archive fits.
     pub(super) access: &'a StateAccess,
 }
@@ -226,7 +229,7 @@ impl ArchiveFile<'_> {
         let key = StateKey::from_text(&self.access.key)?;
         let header = ArchiveHeader {
             version: VERSION,
-            level: PersistenceLevel::Root,
+            level: self.level,
             image: self.access.image.clone(),
             salt: salt()?,
         };
@@ -248,22 +251,24 @@ impl ArchiveFile<'_> {
             reason,
         })
     }
-}
 
-/// Unpacks an archive below a directory, onto no other mount. `None` if there is none.
-pub(super) fn unpack_into(
-    store: &Store,
-    name: &str,
-    key: &str,
-    limits: SaveLimits,
-    root: &Path,
-    excluded: &[&Path],
-) -> Result<Option<KeptState>, StateError> {
-    let Some((file, header)) = open(store, name)? else {
-        return Ok(None);
-    };
-    let (key, tree) = (StateKey::from_text(key)?, Tree::open(root, excluded)?);
-    unpack_file(file, &header, &key, limits, &tree).map(Some)
+    /// Unpacks the archive below a directory, onto no other mount. `None` if there is none.
+    pub(super) fn unpack(
+        self,
+        limits: SaveLimits,
+        root: &Path,
+        excluded: &[&Path],
+    ) -> Result<Option<KeptState>, StateError> {
+        let Some((file, header)) = open(self.store, self.name)? else {
+            return Ok(None);
+        };
+        if header.level != self.level || header.image != self.access.image {
+            return Err(StateError::Damaged("an archive is another one"));
+        }
+        let key = StateKey::from_text(&self.access.key)?;
+        let tree = Tree::open(root, excluded)?;
+        unpack_file(file, &header, &key, limits, &tree).map(Some)
+    }
 }
 
 fn unpack_file(

@@ -1,5 +1,6 @@
 //! Time limit of a save.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +11,8 @@ use super::error::StateError;
 pub(super) struct Deadline {
     at: Option<Instant>,
     seconds: u64,
+    /// Ends the work before its time.
+    interruption: Option<&'static AtomicBool>,
 }
 
 impl Deadline {
@@ -18,6 +21,15 @@ impl Deadline {
         Self {
             at: Instant::now().checked_add(Duration::from_secs(seconds)),
             seconds,
+            interruption: None,
+        }
+    }
+
+    /// The same for work that ends as soon as `flag` is set.
+    pub(super) fn or_interruption(self, flag: &'static AtomicBool) -> Self {
+        Self {
+            interruption: Some(flag),
+            ..self
         }
     }
 
@@ -25,9 +37,14 @@ impl Deadline {
     pub(super) const NONE: Self = Self {
         at: None,
         seconds: 0,
+        interruption: None,
     };
 
     pub(super) fn check(&self) -> Result<(), StateError> {
+        let is_interrupted = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if self.interruption.is_some_and(is_interrupted) {
+            return Err(StateError::Interrupted);
+        }
         if self.at.is_some_and(|at| Instant::now() >= at) {
             return Err(StateError::Time(self.seconds));
         }

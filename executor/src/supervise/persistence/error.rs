@@ -13,8 +13,14 @@ pub(super) enum StateError {
     Bytes(u64),
     #[error("the changed files exceed the limit of {0} files")]
     Files(u64),
+    #[error("the workspace exceeds the limit of {0} bytes")]
+    WorkspaceBytes(u64),
+    #[error("the workspace exceeds the limit of {0} files")]
+    WorkspaceFiles(u64),
     #[error("the save exceeds the limit of {0} s")]
     Time(u64),
+    #[error("a pause or the end of the Pod came before")]
+    Interrupted,
     #[error("the saved state is damaged: {0}")]
     Damaged(&'static str),
     #[error("the saved state has version {0}, which this supervisor does not read")]
@@ -32,6 +38,15 @@ pub(super) enum StateError {
 }
 
 impl StateError {
+    /// Error of the workspace, where limits of changed files are limits of all files.
+    pub(super) fn of_workspace(self) -> Self {
+        match self {
+            Self::Bytes(limit) => Self::WorkspaceBytes(limit),
+            Self::Files(limit) => Self::WorkspaceFiles(limit),
+            other => other,
+        }
+    }
+
     /// For `map_err`: "cannot ACTION".
     pub(super) fn io<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io {

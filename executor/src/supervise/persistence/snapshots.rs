@@ -8,6 +8,7 @@ mod take;
 use crds::contract::persistence::StateAccess;
 
 pub(super) use self::begin::PendingSnapshot;
+pub(in crate::supervise) use self::take::interrupt;
 
 /// Directory of a snapshot with processes.
 const PROCESSES: &str = "processes";

@@ -34,7 +34,8 @@ pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 ///
 /// [`PodPersistence`]: crds::contract::persistence::PodPersistence
 pub const PERSISTENCE_ANNOTATION: &str = "openhands.dev/persistence";
-/// Annotation of a Pod that begins with a snapshot: the uid of the snapshot.
+/// Annotation of a Pod that begins with a snapshot: the [`SnapshotIdentity`](super::SnapshotIdentity) as
+/// JSON.
 pub const SNAPSHOT_ANNOTATION: &str = "openhands.dev/snapshot";
 /// Annotation of a Pod that keeps less than asked for because policies rejected a Pod that keeps
 /// more: the [`RejectedPersistence`] as JSON.

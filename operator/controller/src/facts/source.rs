@@ -2,7 +2,9 @@
 
 use crds::SandboxSnapshot;
 use crds::snapshot::SnapshotPhase;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
 
 /// State of the snapshot of the spec, as far as the sandbox needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,11 +21,19 @@ pub enum SourceState {
     Ready(SourceVolume),
 }
 
+/// Snapshot as its Pods name it, in [`SNAPSHOT_ANNOTATION`](super::SNAPSHOT_ANNOTATION). Uid and time
+/// decide on its key, also when the object is gone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotIdentity {
+    pub uid: String,
+    pub created_at: Option<Timestamp>,
+}
+
 /// Volume with a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceVolume {
-    /// Uid of the snapshot.
-    pub id: String,
+    pub snapshot: SnapshotIdentity,
     /// Name of the PVC.
     pub claim: String,
     /// Node of a Pod that uses the volume, which can be attached to one node only.
@@ -46,8 +56,11 @@ impl SourceState {
             return Self::Unusable(format!("SandboxSnapshot {name} belongs to another tenant"));
         }
         match (snapshot.phase(), status.claim, snapshot.uid()) {
-            (SnapshotPhase::Ready, Some(claim), Some(id)) => Self::Ready(SourceVolume {
-                id,
+            (SnapshotPhase::Ready, Some(claim), Some(uid)) => Self::Ready(SourceVolume {
+                snapshot: SnapshotIdentity {
+                    uid,
+                    created_at: snapshot.creation_timestamp().map(|at| at.0),
+                },
                 claim,
                 node: None,
             }),

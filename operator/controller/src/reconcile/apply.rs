@@ -7,7 +7,6 @@ use crds::contract::identity::IdentityKey;
 use crds::contract::persistence::{RootMechanism, SaveRequest, SnapshotSource};
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
-use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -187,16 +186,14 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
 
 /// Access to the snapshot that a Pod begins with.
 fn snapshot_source(context: &Context, entry: &Entry, pod: &PodFacts) -> Option<SnapshotSource> {
-    let id = pod.snapshot.clone()?;
-    let name = &entry.spec.source.as_ref()?.snapshot;
-    let snapshot = context.snapshots.get(&entry.key.sibling(name));
-    let snapshot = snapshot.filter(|snapshot| snapshot.metadata.uid.as_ref() == Some(&id));
-    // Deleted since the Pod was made: the copy may still be mounted.
-    let created_at = snapshot.and_then(|snapshot| Some(snapshot.creation_timestamp()?.0));
+    let snapshot = pod.snapshot.as_ref()?;
     Some(SnapshotSource {
-        key: context.keys.of(created_at).state_key(&id),
+        id: snapshot.uid.clone(),
+        key: context
+            .keys
+            .of(snapshot.created_at)
+            .state_key(&snapshot.uid),
         workspace: workspace_path(&entry.spec).to_owned(),
-        id,
     })
 }
 

@@ -10,7 +10,7 @@ use super::expiry;
 use crate::facts::PodFacts;
 use crate::reconcile::observe::Observed;
 
-/// Time from the creation of a snapshot in which its sandbox has to get ready.
+/// Time from the creation of a snapshot in which its sandbox has to get ready, and the copy to be made.
 const MAX_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
 /// The next step.
@@ -47,11 +47,11 @@ pub(super) fn decide<'a>(
     ) {
         return Step::Rest;
     }
+    if is_overdue(snapshot, now) {
+        return Step::Fail("it could not be taken in time".into());
+    }
     match check(snapshot, source) {
         Ok(Some((source, pod))) => Step::Take { source, pod },
-        Ok(None) if is_overdue(snapshot, now) => {
-            Step::Fail("the sandbox did not get ready in time".into())
-        }
         Ok(None) => Step::Wait("the sandbox is starting"),
         Err(message) => Step::Fail(message),
     }

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use shared::index::{Index, Key};
 use shared::kubernetes::watch::WatchSink;
 use shared::kubernetes::work_queue::WorkQueue;
+use tokio::sync::watch;
 
 /// All snapshots.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct SnapshotIndex {
     sandboxes: Arc<Index>,
     sandbox_queue: Arc<WorkQueue<Key>>,
     pub(super) queue: WorkQueue<Key>,
+    synced: watch::Sender<bool>,
 }
 
 impl SnapshotIndex {
@@ -29,6 +31,7 @@ impl SnapshotIndex {
             sandboxes,
             sandbox_queue,
             queue: WorkQueue::default(),
+            synced: watch::Sender::new(false),
         }
     }
 
@@ -40,16 +43,17 @@ impl SnapshotIndex {
         self.known.read().keys().cloned().collect()
     }
 
-    /// Uids of the snapshots on a volume, but for this one.
-    pub(super) fn others_of(&self, namespace: &str, claim: &str, uid: &str) -> Vec<String> {
-        let known = self.known.read();
-        let on_volume = known.iter().filter(|(key, snapshot)| {
-            let status = snapshot.status.as_ref();
-            let has_claim = status.and_then(|status| status.claim.as_deref()) == Some(claim);
-            key.namespace == namespace && has_claim && snapshot.phase() != SnapshotPhase::Failed
-        });
-        let uids = on_volume.filter_map(|(_, snapshot)| snapshot.uid());
-        uids.filter(|other| other != uid).collect()
+    /// Waits for the first complete list.
+    pub(super) async fn wait_synced(&self) {
+        // The sender lives in the index, so this cannot fail.
+        let _ = self.synced.subscribe().wait_for(|done| *done).await;
+    }
+
+    /// Forgets a snapshot that was deleted or replaced.
+    pub(super) fn forget(&self, snapshot: &SandboxSnapshot) {
+        if let Some(key) = key(&snapshot.metadata) {
+            self.remove(&key, &snapshot.metadata);
+        }
     }
 
     /// Returns whether an older snapshot of the sandbox is not finished: they are taken one after the
@@ -102,14 +106,23 @@ impl WatchSink<SandboxSnapshot> for SnapshotIndex {
         self.announce(&key);
     }
 
-    fn remove(&self, key: &Key, _: &ObjectMeta) {
-        self.known.write().remove(key);
+    fn remove(&self, key: &Key, meta: &ObjectMeta) {
+        let mut known = self.known.write();
+        if known
+            .get(key)
+            .is_some_and(|own| own.metadata.uid == meta.uid)
+        {
+            known.remove(key);
+        }
+        drop(known);
         self.announce(key);
     }
 
     fn retain(&self, seen: &HashSet<Key>) {
+        let known = self.keys();
         self.known.write().retain(|key, _| seen.contains(key));
-        for key in seen {
+        self.synced.send_replace(true);
+        for key in known.iter().chain(seen) {
             self.announce(key);
         }
     }

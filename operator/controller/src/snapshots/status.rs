@@ -29,7 +29,7 @@ pub(super) async fn wait(
         message: Some(message.to_owned()),
         ..SandboxSnapshotStatus::default()
     };
-    write(context, snapshot, status).await
+    write(context, snapshot, status).await.map(drop)
 }
 
 pub(super) async fn fail(
@@ -45,15 +45,15 @@ pub(super) async fn fail(
         message: Some(message),
         ..snapshot.status.clone().unwrap_or_default()
     };
-    write(context, snapshot, status).await
+    write(context, snapshot, status).await.map(drop)
 }
 
-/// Replaces fields of the status. Fails if the object was deleted or replaced.
+/// Replaces fields of the status. `false` if the object was deleted or replaced.
 pub(super) async fn write(
     context: &Context,
     snapshot: &SandboxSnapshot,
     mut status: SandboxSnapshotStatus,
-) -> Result<(), CallError> {
+) -> Result<bool, CallError> {
     let message = status.message.take();
     status.message = message.map(|message| message.chars().take(MAX_MESSAGE).collect());
     let mut patch = json!({"metadata": {"uid": snapshot.metadata.uid}, "status": status});
@@ -64,9 +64,15 @@ pub(super) async fn write(
     let (name, patch) = (snapshot.name_any(), Patch::Merge(patch));
     let api = api(context, snapshot);
     match with_timeout(api.patch_status(&name, &params, &patch)).await {
-        Ok(written) => context.snapshots.apply(written),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
+        Ok(written) => {
+            context.snapshots.apply(written);
+            Ok(true)
+        }
+        // A conflict is one of uids.
+        Err(error) if error.is_not_found() || error.is_conflict() => {
+            context.snapshots.forget(snapshot);
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
-    Ok(())
 }

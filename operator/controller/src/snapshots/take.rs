@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use crds::SandboxSnapshot;
 use crds::contract::control::{ControlMessage, Grant};
-use crds::contract::persistence::{
-    KeptState, PersistenceLevel, PodPersistence, SnapshotReport, SnapshotRequest,
-};
+use crds::contract::persistence::{KeptState, PersistenceLevel, SnapshotReport, SnapshotRequest};
 use crds::sandbox::SandboxSpec;
 use crds::snapshot::{SandboxSnapshotStatus, SnapshotPhase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
+use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use shared::kubernetes::client::CallError;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -40,14 +38,10 @@ pub(super) async fn take(
 ) -> Result<(), CallError> {
     let entry = &source.entry;
     let claim = entry.workspace_claim();
-    if !claim::share(&context.api(&entry.key), &claim, snapshot).await? {
-        return status::fail(
-            context,
-            snapshot,
-            "the volume of the sandbox is gone".into(),
-        )
-        .await;
-    }
+    let Some(others) = claim::share(&context.api(&entry.key), &claim, snapshot).await? else {
+        let gone = "the volume of the sandbox is gone".to_owned();
+        return status::fail(context, snapshot, gone).await;
+    };
     let begun = SandboxSnapshotStatus {
         phase: SnapshotPhase::Saving,
         image_digest: pod.container.image.clone(),
@@ -58,9 +52,11 @@ pub(super) async fn take(
         template: template(&entry.spec),
         ..SandboxSnapshotStatus::default()
     };
-    status::write(context, snapshot, begun.clone()).await?;
+    if !status::write(context, snapshot, begun.clone()).await? {
+        return Ok(());
+    }
     let now = |context: &Context| Some(Time(context.clock.now()));
-    match call(context, snapshot, source, pod).await {
+    match call(context, snapshot, source, pod, others).await {
         Ok(kept) => {
             context.metrics.record_snapshot("ready");
             let ready = SandboxSnapshotStatus {
@@ -71,16 +67,29 @@ pub(super) async fn take(
                 saved_at: now(context),
                 ..begun
             };
-            status::write(context, snapshot, ready).await
+            status::write(context, snapshot, ready).await.map(drop)
         }
-        Err(reason) => {
-            // First, so that no failed one keeps a volume.
-            if let (Some(claim), Some(uid)) = (&begun.claim, snapshot.uid()) {
-                claim::release(&context.api(&entry.key), claim, &uid).await?;
-            }
-            status::fail(context, snapshot, reason).await
-        }
+        Err(reason) => give_up(context, snapshot, Some(source), reason).await,
     }
+}
+
+/// Ends a snapshot that cannot be taken. It gives up the volume first, so that no failed one keeps it.
+pub(super) async fn give_up(
+    context: &Context,
+    snapshot: &SandboxSnapshot,
+    source: Option<&Observed>,
+    reason: String,
+) -> Result<(), CallError> {
+    let known = snapshot.status.as_ref();
+    let known = known.and_then(|status| status.claim.clone());
+    // The status may not say yet that the volume is shared.
+    let claim = known.or_else(|| Some(source?.entry.workspace_claim()));
+    if let (Some(claim), Some(uid)) = (claim, snapshot.uid()) {
+        let namespace = snapshot.namespace().unwrap_or_default();
+        let api = Api::namespaced(context.client.clone(), &namespace);
+        claim::release(&api, &claim, &uid).await?;
+    }
+    status::fail(context, snapshot, reason).await
 }
 
 /// Calls until the supervisor reports an end, within the limits of the Pod.
@@ -89,6 +98,7 @@ async fn call(
     snapshot: &SandboxSnapshot,
     source: &Observed,
     pod: &PodFacts,
+    others: Vec<String>,
 ) -> Result<KeptState, String> {
     let persistence = pod
         .persistence
@@ -97,7 +107,7 @@ async fn call(
     let ip = pod.ip.clone().ok_or("the Pod has no address")?;
     let identity = identity_key(context, &source.entry, pod);
     let address = SupervisorAddress { ip, identity };
-    let request = request(context, snapshot, source, pod, persistence);
+    let request = request(context, snapshot, source, pod, others);
     let until = Instant::now() + Duration::from_secs(persistence.limits.seconds) + CALL_GRACE;
     let mut last_error = None;
     let reports = async {
@@ -156,22 +166,15 @@ fn request(
     snapshot: &SandboxSnapshot,
     source: &Observed,
     pod: &PodFacts,
-    persistence: &PodPersistence,
+    others: Vec<String>,
 ) -> SnapshotRequest {
-    let entry = &source.entry;
-    let uid = snapshot.uid().unwrap_or_default();
-    let (namespace, claim) = (&entry.key.namespace, entry.workspace_claim());
     SnapshotRequest {
+        id: snapshot.uid().unwrap_or_default(),
         key: key_of(context, snapshot),
-        level: snapshot
-            .spec
-            .level
-            .unwrap_or(PersistenceLevel::Memory)
-            .min(persistence.level),
+        level: snapshot.spec.level.unwrap_or(PersistenceLevel::Memory),
         image: pod.container.image.clone().unwrap_or_default(),
-        workspace: workspace_path(&entry.spec).to_owned(),
-        others: context.snapshots.others_of(namespace, &claim, &uid),
-        id: uid,
+        workspace: workspace_path(&source.entry.spec).to_owned(),
+        others,
     }
 }
 

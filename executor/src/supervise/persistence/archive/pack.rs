@@ -15,7 +15,7 @@ use super::list::FileList;
 use super::metadata::Metadata;
 use super::sparse;
 use super::tar_writer::{TarWriter, put_zeros};
-use super::upper;
+use super::upper::{HiddenDirectories, is_whiteout};
 use super::walk::{Found, Tree, walk};
 use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
@@ -68,11 +68,12 @@ pub(super) fn pack_upper<W: Write>(
     deadline: Deadline,
 ) -> Result<(Packed, W), StateError> {
     let mut packer = Packer::new(to, limits, deadline);
+    let mut hidden = HiddenDirectories::new(merged);
     let too_deep = walk(upper, deadline, |found| {
-        if upper::is_whiteout(&found) {
+        if is_whiteout(&found) {
             return packer.gone(found.path);
         }
-        if upper::hides_directory(&found, merged)? {
+        if hidden.hides(&found)? {
             packer.gone(found.path)?;
         }
         packer.present(&found)
@@ -110,7 +111,8 @@ impl<W: Write> Packer<W> {
     fn present(&mut self, found: &Found<'_>) -> Result<(), StateError> {
         self.count()?;
         if has_whiteout_name(found.path) {
-            return self.leave_out();
+            self.packed.left_out += 1;
+            return Ok(());
         }
         self.add(found)
     }
@@ -125,15 +127,6 @@ impl<W: Write> Packer<W> {
         if self.packed.files > self.max_files {
             return Err(StateError::Files(self.max_files));
         }
-        Ok(())
-    }
-
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "one of several outcomes of a change"
-    )]
-    fn leave_out(&mut self) -> Result<(), StateError> {
-        self.packed.left_out += 1;
         Ok(())
     }
 
@@ -160,8 +153,12 @@ impl<W: Write> Packer<W> {
             FileType::Directory => self.directory(found),
             FileType::Fifo => self.begin(found, Kind::Fifo).map(drop),
             FileType::Symlink => {
-                let target = readlinkat(found.directory, found.name, Vec::new());
-                let target = target.map_err(StateError::io("read a link"))?;
+                let target = match readlinkat(found.directory, found.name, Vec::new()) {
+                    Ok(target) => target,
+                    // Removed or replaced by a program that runs.
+                    Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
+                    Err(error) => return Err(StateError::io("read a link")(error)),
+                };
                 self.begin(found, Kind::Symlink(target.into_bytes()))
                     .map(drop)
             }
@@ -194,9 +191,24 @@ impl<W: Write> Packer<W> {
         Ok(entry)
     }
 
+    /// Opens a file; `None` if it may not be read, which is counted, or is gone.
+    fn open(&mut self, found: &Found<'_>, flags: OFlags) -> Result<Option<OwnedFd>, StateError> {
+        let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(found.directory, found.name, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(file)),
+            // Removed or replaced by a program that runs.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(Errno::ACCESS | Errno::PERM | Errno::NXIO) => {
+                self.packed.left_out += 1;
+                Ok(None)
+            }
+            Err(error) => Err(StateError::io("open a file")(error)),
+        }
+    }
+
     fn directory(&mut self, found: &Found<'_>) -> Result<(), StateError> {
-        let Some(directory) = open(found, OFlags::DIRECTORY)? else {
-            return self.leave_out();
+        let Some(directory) = self.open(found, OFlags::DIRECTORY)? else {
+            return Ok(());
         };
         let mut metadata = Metadata::new(found.stat);
         let read = metadata.read_xattrs(&directory);
@@ -209,10 +221,10 @@ impl<W: Write> Packer<W> {
     }
 
     fn file(&mut self, found: &Found<'_>) -> Result<(), StateError> {
-        let Some(file) = open(found, OFlags::NONBLOCK)? else {
+        let Some(file) = self.open(found, OFlags::NONBLOCK)? else {
             // No later name may refer to it.
             self.names.remove(&(found.stat.st_dev, found.stat.st_ino));
-            return self.leave_out();
+            return Ok(());
         };
         let failed = StateError::io::<io::Error>;
         let mut file = File::from(file);
@@ -265,15 +277,5 @@ impl<W: Write> Packer<W> {
             left -= count as u64;
         }
         Ok(())
-    }
-}
-
-/// Opens a file; `None` if it may not be read or is gone.
-fn open(found: &Found<'_>, flags: OFlags) -> Result<Option<OwnedFd>, StateError> {
-    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(found.directory, found.name, flags, Mode::empty()) {
-        Ok(file) => Ok(Some(file)),
-        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(None),
-        Err(error) => Err(StateError::io("open a file")(error)),
     }
 }

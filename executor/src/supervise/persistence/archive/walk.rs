@@ -149,7 +149,8 @@ fn open_level(parent: BorrowedFd<'_>, name: &[u8], length: usize) -> io::Result<
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match openat(parent, name, flags, Mode::empty()) {
         Ok(directory) => directory,
-        Err(Errno::NOENT) => return Ok(None),
+        // Removed or replaced meanwhile.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let mut names = Vec::new();

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use crds::contract::persistence::{PersistenceLevel, SaveLimits, StateAccess};
 
-use crate::supervise::persistence::archive::{ArchiveFile, ArchiveRoot, unpack_into};
+use crate::supervise::persistence::archive::{ArchiveFile, ArchiveRoot};
 use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
 use crate::supervise::persistence::mounts;
@@ -52,12 +52,8 @@ impl SharedFiles {
         if present().map_err(failed("read /dev/shm"))?.is_empty() {
             return Ok(());
         }
-        let file = ArchiveFile {
-            store: snapshot,
-            name: SNAPSHOT,
-            access,
-        };
         let deadline = Deadline::after(limits.seconds);
+        let file = snapshot_file(snapshot, access);
         self.0.copy_to(file, limits, deadline).map(drop)
     }
 
@@ -71,8 +67,9 @@ impl SharedFiles {
         // The directory itself may belong to the node.
         let present = present.iter().map(|path| &**path);
         let excluded: Vec<&Path> = present.chain([Path::new(DIRECTORY)]).collect();
-        let root = Path::new(DIRECTORY);
-        unpack_into(snapshot, SNAPSHOT, &access.key, limits, root, &excluded).map(drop)
+        let file = snapshot_file(snapshot, access);
+        let unpacked = file.unpack(limits, Path::new(DIRECTORY), &excluded);
+        unpacked.map(drop)
     }
 
     /// Restores files that the processes have had. One that is there belongs to another container of
@@ -98,6 +95,15 @@ impl SharedFiles {
 
     pub(super) fn discard(&self) -> Result<(), StateError> {
         self.0.discard()
+    }
+}
+
+fn snapshot_file<'a>(snapshot: &'a Store, access: &'a StateAccess) -> ArchiveFile<'a> {
+    ArchiveFile {
+        store: snapshot,
+        name: SNAPSHOT,
+        level: PersistenceLevel::Memory,
+        access,
     }
 }
 

@@ -12,8 +12,9 @@ use rustix::process::Pid;
 use tokio::task::spawn_blocking;
 
 use super::meta::SnapshotMeta;
+use super::take::session_key;
 use super::{PROCESSES, ROOT, WORKSPACE, access};
-use crate::supervise::persistence::archive::unpack_into;
+use crate::supervise::persistence::archive::ArchiveFile;
 use crate::supervise::persistence::error::StateError;
 use crate::supervise::persistence::store::{Store, open_directory};
 use crate::supervise::persistence::{
@@ -75,13 +76,20 @@ impl PendingSnapshot {
         limits: SaveLimits,
         root: Option<String>,
     ) -> Result<(SnapshotMeta, KeptState), StateError> {
-        let meta = SnapshotMeta::read(&self.snapshot)?;
+        let meta = SnapshotMeta::read(&self.snapshot, &source.id, &source.key)?;
         let meta = meta.ok_or(StateError::Damaged("the snapshot is not complete"))?;
-        let unpack = |name, to: &Path, excluded: &[&Path]| {
-            let (snapshot, key) = (&self.snapshot, &source.key);
-            unpack_into(snapshot, name, key, limits, to, excluded)
+        let access = access(&source.key, &meta.image);
+        let unpack = |name, level, to: &Path| {
+            let file = ArchiveFile {
+                store: &self.snapshot,
+                name,
+                level,
+                access: &access,
+            };
+            file.unpack(limits, to, &[])
         };
-        let workspace = unpack(WORKSPACE, Path::new(&source.workspace), &[])?;
+        let (own, workspace) = (PersistenceLevel::Workspace, Path::new(&source.workspace));
+        let workspace = unpack(WORKSPACE, own, workspace).map_err(StateError::of_workspace)?;
         let workspace = workspace.ok_or(StateError::Damaged("the workspace is missing"))?;
         let mut restored = KeptState {
             reason: workspace.reason,
@@ -95,7 +103,7 @@ impl PendingSnapshot {
             let reason = if let Some(obstacle) = obstacle {
                 Some(obstacle)
             } else {
-                let root = unpack(ROOT, Path::new("/"), &[])?;
+                let root = unpack(ROOT, PersistenceLevel::Root, Path::new("/"))?;
                 restored.level = PersistenceLevel::Root;
                 root.ok_or(StateError::Damaged("the changed files are missing"))?
                     .reason
@@ -107,8 +115,10 @@ impl PendingSnapshot {
         Ok((meta, restored))
     }
 
-    /// Marks the volume, before anything runs that changes the files.
+    /// Marks the volume once it has the files, before anything runs that changes them.
     fn mark(&self) -> Result<(), StateError> {
+        let synced = rustix::fs::syncfs(self.own.descriptor());
+        synced.map_err(StateError::io("write the files to the volume"))?;
         let marked = self
             .own
             .create(BEGUN)
@@ -142,11 +152,19 @@ impl Persistence {
         };
         let limits = self.pod.as_ref().map(|pod| pod.limits);
         let limits = limits.ok_or(StateError::NoSnapshot)?;
-        let (image, obstacle) = (self.access.image.clone(), self.root_obstacle());
+        let obstacle = self.root_obstacle();
         let unpacking = {
-            let source = source.clone();
+            let (source, access) = (source.clone(), self.access.clone());
+            let archive = match &self.root {
+                RootState::Archive(archive) => Some(archive.clone()),
+                _ => None,
+            };
             spawn_blocking(move || {
-                let unpacked = pending.unpack(&source, &image, limits, obstacle)?;
+                let unpacked = pending.unpack(&source, &access.image, limits, obstacle)?;
+                // The snapshot is read once: from now on the sandbox has an archive of its own.
+                if let Some(archive) = archive {
+                    archive.save(&access, limits)?;
+                }
                 pending.mark()?;
                 Ok::<_, StateError>((pending, unpacked))
             })
@@ -209,8 +227,10 @@ impl Persistence {
         }
         let store = state.store.clone()?;
         let snapshot = pending.processes.ok_or("they are missing")?;
-        let key = meta.open_session_key(&source.key);
-        let key = key.map_err(|error| error.to_string())?;
+        let key = meta.session_key.clone();
+        if key.is_none() && session_key(init).is_some() {
+            return Err("their server has no session key that could be replaced".to_owned());
+        }
         let access = access(&source.key, &self.access.image);
         let init = init.clone();
         let restoring = spawn_blocking(move || store.restore_copy(&snapshot, &access, &init));

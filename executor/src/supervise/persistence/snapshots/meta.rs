@@ -1,4 +1,5 @@
-//! File `snapshot.json`, present once a snapshot is complete.
+//! File `snapshot` in the directory of a snapshot, present once it is complete. It is encrypted, so that
+//! nothing of it can be changed unnoticed.
 
 use std::io::Write as _;
 
@@ -15,10 +16,10 @@ use crate::supervise::persistence::store::{Store, read_file};
 
 /// Version of the layout. A supervisor reads snapshots up to its own.
 const VERSION: u32 = 1;
-const NAME: &str = "snapshot.json";
-const TEMPORARY: &str = "snapshot.json.new";
+const NAME: &str = "snapshot";
+const TEMPORARY: &str = "snapshot.new";
 const MAX_BYTES: u64 = 64 << 10;
-const CONTEXT: &[u8] = b"sandbox-snapshot-session-key-v1";
+const CONTEXT: &[u8] = b"sandbox-snapshot-v1";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,8 +30,7 @@ pub(super) struct SnapshotMeta {
     /// Image of the changed files, by digest.
     #[serde(default)]
     pub(super) image: String,
-    /// Session key of the processes, encrypted: the server among them gets another one. Absent if no
-    /// process checks one.
+    /// Session key that the server among the processes checks: it gets another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session_key: Option<String>,
 }
@@ -45,36 +45,20 @@ impl SnapshotMeta {
         }
     }
 
-    pub(super) fn seal_session_key(&mut self, secret: &str, key: &str) -> Result<(), StateError> {
-        let sealed = sealing::seal_with_nonce(&aead(secret)?, CONTEXT, key.as_bytes());
-        let sealed = sealed.map_err(|_| StateError::Key)?;
-        self.session_key = Some(URL_SAFE_NO_PAD.encode(sealed));
-        Ok(())
-    }
-
-    /// Session key of the processes; `None` if they have none.
-    pub(super) fn open_session_key(&self, secret: &str) -> Result<Option<String>, StateError> {
-        let Some(sealed) = &self.session_key else {
-            return Ok(None);
-        };
-        let sealed = URL_SAFE_NO_PAD
-            .decode(sealed)
-            .map_err(|_| StateError::Key)?;
-        let opened = sealing::open_with_nonce(&aead(secret)?, CONTEXT, &sealed);
-        let opened = opened.map_err(|_| StateError::Key)?;
-        String::from_utf8(opened)
-            .map(Some)
-            .map_err(|_| StateError::Key)
-    }
-
     /// Reads the file; `None` if the snapshot is not complete.
-    pub(super) fn read(snapshot: &Store) -> Result<Option<Self>, StateError> {
-        let content = read_file(snapshot.descriptor(), NAME, MAX_BYTES);
-        let Some(content) = content.map_err(StateError::io("read the snapshot"))? else {
+    pub(super) fn read(
+        snapshot: &Store,
+        id: &str,
+        secret: &str,
+    ) -> Result<Option<Self>, StateError> {
+        let sealed = read_file(snapshot.descriptor(), NAME, MAX_BYTES);
+        let Some(sealed) = sealed.map_err(StateError::io("read the snapshot"))? else {
             return Ok(None);
         };
+        let content = sealing::open_with_nonce(&aead(secret)?, &bound(id), &sealed);
+        let content = content.map_err(|_| StateError::Damaged("it cannot be decrypted"))?;
         let meta: Self = serde_json::from_slice(&content)
-            .map_err(|_| StateError::Damaged("snapshot.json is not valid"))?;
+            .map_err(|_| StateError::Damaged("its description is not valid"))?;
         if meta.version > VERSION {
             return Err(StateError::Version(meta.version));
         }
@@ -82,15 +66,21 @@ impl SnapshotMeta {
     }
 
     /// Makes a snapshot complete.
-    pub(super) fn write(&self, snapshot: &Store) -> Result<(), StateError> {
+    pub(super) fn write(&self, snapshot: &Store, id: &str, secret: &str) -> Result<(), StateError> {
         let failed = StateError::io::<std::io::Error>;
-        let content = serde_json::to_vec(self).map_err(|_| StateError::Damaged("its meta data"))?;
+        let content = serde_json::to_vec(self).map_err(StateError::io("describe the snapshot"))?;
+        let sealed = sealing::seal_with_nonce(&aead(secret)?, &bound(id), &content);
+        let sealed = sealed.map_err(|_| StateError::Key)?;
         let written = snapshot
             .create(TEMPORARY)
-            .and_then(|mut file| file.write_all(&content).map(|()| file))
+            .and_then(|mut file| file.write_all(&sealed).map(|()| file))
             .and_then(|file| snapshot.commit(&file, TEMPORARY, NAME));
         written.map_err(failed("complete the snapshot"))
     }
+}
+
+fn bound(id: &str) -> Vec<u8> {
+    [CONTEXT, b"\n", id.as_bytes()].concat()
 }
 
 fn aead(secret: &str) -> Result<LessSafeKey, StateError> {
@@ -105,16 +95,30 @@ fn aead(secret: &str) -> Result<LessSafeKey, StateError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn session_key_opens_with_the_key_of_the_snapshot_only() {
+    fn description_opens_with_its_key_and_id_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let snapshot = Store::of(fs::File::open(directory.path()).unwrap().into());
         let [secret, other] = [[1; 32], [2; 32]].map(|key| URL_SAFE_NO_PAD.encode(key));
+        assert_eq!(SnapshotMeta::read(&snapshot, "id", &secret).unwrap(), None);
         let mut meta = SnapshotMeta::new(PersistenceLevel::Memory, "sha256:1");
-        assert_eq!(meta.open_session_key(&secret).unwrap(), None);
-        meta.seal_session_key(&secret, "hunter2").unwrap();
-        assert!(!serde_json::to_string(&meta).unwrap().contains("hunter2"));
-        assert_eq!(meta.open_session_key(&secret).unwrap().unwrap(), "hunter2");
-        assert!(meta.open_session_key(&other).is_err());
+        meta.session_key = Some("hunter2".into());
+        meta.write(&snapshot, "id", &secret).unwrap();
+        let path = directory.path().join(NAME);
+        let sealed = fs::read(&path).unwrap();
+        assert!(!sealed.windows(7).any(|part| part == b"hunter2"));
+        let read = |id, secret| SnapshotMeta::read(&snapshot, id, secret);
+        assert_eq!(read("id", &secret).unwrap(), Some(meta));
+        assert!(read("other", &secret).is_err() && read("id", &other).is_err());
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            fs::write(&path, changed).unwrap();
+            assert!(read("id", &secret).is_err(), "{at}");
+        }
     }
 }

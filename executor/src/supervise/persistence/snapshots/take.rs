@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::contract::control::Init;
@@ -24,6 +25,14 @@ use crate::supervise::persistence::memory::MemoryStore;
 use crate::supervise::persistence::store::Store;
 use crate::supervise::persistence::{HANG_GRACE, Persistence, RootState, bounded, joined};
 use crate::supervise::prepare_save;
+
+/// Ends the copy that is being made.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Has the copy end soon that is being made, if there is one: it fails.
+pub(in crate::supervise) fn interrupt() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
 
 /// One copy.
 struct Copy {
@@ -55,6 +64,11 @@ impl Persistence {
         request: SnapshotRequest,
         address: IpAddr,
     ) -> SnapshotReport {
+        // One that hangs goes on unattended, and no other may begin meanwhile.
+        let Ok(permit) = self.copying.clone().try_acquire_owned() else {
+            return failed("an earlier copy has not ended");
+        };
+        INTERRUPTED.store(false, Ordering::Relaxed);
         let copy = match self.copy(root, request) {
             Ok(copy) => copy,
             Err(error) => return failed(&error.to_string()),
@@ -65,7 +79,11 @@ impl Persistence {
             tracing::warn!(%error, "the executor is not prepared for the snapshot");
         }
         let limit = Duration::from_secs(copy.limits.seconds).saturating_add(HANG_GRACE);
-        match timeout(limit, spawn_blocking(move || copy.take())).await {
+        let copying = spawn_blocking(move || {
+            let _permit = permit;
+            copy.take()
+        });
+        match timeout(limit, copying).await {
             Ok(Ok(Ok(kept))) => SnapshotReport {
                 kept: Some(KeptState {
                     reason: kept.reason.map(bounded),
@@ -148,7 +166,7 @@ impl Copy {
     }
 
     fn fill(&self, folder: &Store) -> Result<KeptState, StateError> {
-        let deadline = Deadline::after(self.limits.seconds);
+        let deadline = Deadline::after(self.limits.seconds).or_interruption(&INTERRUPTED);
         let mut files = None;
         let mut bytes_of_processes = None;
         let mut reason = None;
@@ -179,13 +197,14 @@ impl Copy {
             kept.reason = Some(joined(reason, kept.reason));
         }
         let mut meta = SnapshotMeta::new(kept.level, &self.request.image);
-        let key = self.init.as_ref().and_then(session_key);
-        if let Some(key) = key.filter(|_| kept.level == PersistenceLevel::Memory) {
-            meta.seal_session_key(&self.request.key, key)?;
+        if kept.level == PersistenceLevel::Memory {
+            let key = self.init.as_ref().and_then(session_key);
+            meta.session_key = key.map(str::to_owned);
         }
         let synced = rustix::fs::syncfs(folder.descriptor());
         synced.map_err(StateError::io("write the snapshot to the volume"))?;
-        meta.write(folder)?;
+        deadline.check()?;
+        meta.write(folder, &self.request.id, &self.request.key)?;
         Ok(kept)
     }
 
@@ -206,22 +225,25 @@ impl Copy {
     }
 
     fn copy_files(&self, folder: &Store, deadline: Deadline) -> Result<KeptState, StateError> {
-        let file = |name| ArchiveFile {
+        let file = |name, level| ArchiveFile {
             store: folder,
             name,
+            level,
             access: &self.access,
         };
-        let workspace = Path::new(&self.request.workspace);
-        let workspace = file(WORKSPACE).write_all(workspace, self.limits, deadline)?;
+        let workspace = file(WORKSPACE, PersistenceLevel::Workspace)
+            .write_all(Path::new(&self.request.workspace), self.limits, deadline)
+            .map_err(StateError::of_workspace)?;
+        let changes = file(ROOT, PersistenceLevel::Root);
         let root = match &self.changes {
             Changes::None(reason) => KeptState {
                 reason: reason.clone(),
                 ..KeptState::of(PersistenceLevel::Workspace)
             },
             Changes::Upper(upper) => {
-                file(ROOT).write_upper(duplicate(upper)?, self.limits, deadline)?
+                changes.write_upper(duplicate(upper)?, self.limits, deadline)?
             }
-            Changes::Archive(archive) => archive.copy_to(file(ROOT), self.limits, deadline)?,
+            Changes::Archive(archive) => archive.copy_to(changes, self.limits, deadline)?,
         };
         let bytes = [workspace.bytes, root.bytes].into_iter().flatten().sum();
         let reasons = workspace.reason.into_iter().chain(root.reason);
@@ -238,8 +260,8 @@ fn joined_with(one: String, other: String) -> String {
 }
 
 /// Session key that the server of the sandbox checks.
-fn session_key(init: &Init) -> Option<&str> {
-    let is_server = init.probe.path.is_some() || prepare_save::is_executor(init);
+pub(super) fn session_key(init: &Init) -> Option<&str> {
+    let is_server = init.probe.port.is_some() || prepare_save::is_executor(init);
     let key = init.environment.get(variable::SESSION_API_KEY);
     key.map(String::as_str)
         .filter(|key| is_server && !key.is_empty())
@@ -247,7 +269,7 @@ fn session_key(init: &Init) -> Option<&str> {
 
 /// Returns whether the processes check no session key, or one that can be replaced.
 fn can_be_renewed(init: &Init) -> bool {
-    prepare_save::is_executor(init) || init.probe.path.is_none()
+    prepare_save::is_executor(init) || session_key(init).is_none()
 }
 
 fn duplicate(directory: &OwnedFd) -> Result<OwnedFd, StateError> {

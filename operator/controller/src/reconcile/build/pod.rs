@@ -166,8 +166,11 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     {
         notes.insert(PERSISTENCE_ANNOTATION.to_owned(), text);
     }
-    if let Some(source) = context.source {
-        notes.insert(SNAPSHOT_ANNOTATION.to_owned(), source.id.clone());
+    if let Some(text) = context
+        .source
+        .and_then(|source| serde_json::to_string(&source.snapshot).ok())
+    {
+        notes.insert(SNAPSHOT_ANNOTATION.to_owned(), text);
     }
     if let Some(text) = context
         .rejected_persistence()

@@ -97,7 +97,10 @@ pub(super) fn mounts(context: &BuildContext<'_>) -> Vec<VolumeMount> {
     }
     if let Some(source) = context.source {
         all.push(VolumeMount {
-            sub_path: Some(format!("{STATE_DIR}/{SNAPSHOTS_DIR}/{}", source.id)),
+            sub_path: Some(format!(
+                "{STATE_DIR}/{SNAPSHOTS_DIR}/{}",
+                source.snapshot.uid
+            )),
             ..read_only(SNAPSHOT, path::SNAPSHOT_DIR)
         });
     }
