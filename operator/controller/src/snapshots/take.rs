@@ -5,7 +5,7 @@ use std::time::Duration;
 use crds::SandboxSnapshot;
 use crds::contract::control::{ControlMessage, Grant};
 use crds::contract::persistence::{KeptState, PersistenceLevel, SnapshotReport, SnapshotRequest};
-use crds::sandbox::SandboxSpec;
+use crds::sandbox::{DesiredState, SandboxSpec};
 use crds::snapshot::{SandboxSnapshotStatus, SnapshotPhase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -193,7 +193,7 @@ fn template(spec: &SandboxSpec) -> Option<Value> {
         source: None,
         pool: None,
         key_rotation: None,
-        state: Default::default(),
+        state: DesiredState::default(),
         ..spec.clone()
     };
     serde_json::to_value(spec).ok()
