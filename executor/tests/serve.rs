@@ -34,6 +34,32 @@ fn key_is_required_except_on_public_paths() {
 }
 
 #[test]
+fn renewed_session_key_replaces_the_one_before() {
+    let fixture = ServerFixture::new("root");
+    let body = json!({"session_api_key": "another"}).to_string();
+    assert_eq!(
+        fixture.request("POST /renew", &[], body.as_bytes()).status,
+        403
+    );
+    for wrong in ["{}", "[]", "", r#"{"session_api_key": 1}"#] {
+        assert_eq!(fixture.keyed("POST /renew", wrong).status, 500, "{wrong}");
+    }
+    let empty = fixture.keyed("POST /renew", r#"{"session_api_key": ""}"#);
+    assert_eq!(empty.status, 409);
+    assert_eq!(fixture.keyed("POST /renew", &body).status, 204);
+    assert_eq!(fixture.keyed("GET /nope", "").status, 403);
+    let another = [("X-Session-API-Key", "another")];
+    assert_eq!(fixture.request("GET /nope", &another, b"").status, 404);
+
+    // Without a key anyone could set one.
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = serve_command(directory.path(), &[]);
+    let process = TestProcess::start(command.env_remove("SESSION_API_KEY"));
+    let answer = process.request("POST /renew", &[], body.as_bytes());
+    assert_eq!(answer.status, 409, "{}", answer.body);
+}
+
+#[test]
 fn empty_key_disables_authentication() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = serve_command(directory.path(), &[]);

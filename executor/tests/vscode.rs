@@ -165,6 +165,24 @@ fn vscode_restarts_when_it_ends() {
 }
 
 #[test]
+fn vscode_of_another_sandbox_has_another_token() {
+    let fixture = VsCodeFixture::new();
+    let process = fixture.serve(&[]);
+    let before = token(&process);
+    fixture.call();
+    let body = r#"{"session_api_key": "another"}"#;
+    assert_eq!(process.keyed("POST /renew", body).status, 204);
+    let head = "GET /vscode/connection_token";
+    let after = || {
+        let answer = process.request(head, &[("X-Session-API-Key", "another")], b"");
+        answer.json()["token"].clone()
+    };
+    wait_until(|| after().is_string() && after() != before);
+    let started = format!("--connection-token {}", after().as_str().unwrap());
+    wait_until(|| fixture.call().contains(&started));
+}
+
+#[test]
 fn child_processes_end_with_vscode() {
     let fixture = VsCodeFixture::new();
     let program = fixture.path("vscode/bin/openvscode-server");
