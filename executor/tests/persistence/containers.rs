@@ -24,6 +24,7 @@ mount -t tmpfs none /opt && mkdir -p /opt/sandbox/bin && touch /opt/sandbox/bin/
 mount --bind "$1" /opt/sandbox/bin/sandbox-executor &&
 mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts &&
 mount --bind /dev/pts/ptmx /dev/ptmx && mount -t tmpfs none /dev/shm || exit
+${SMALL_STORE:+mount -t tmpfs -o size=2m none "$SMALL_STORE"} || exit
 shift
 for path in /proc/self/fd/*; do
 	number=${path##*/}
@@ -128,6 +129,13 @@ impl Volumes {
         started(self.dormant(&self.criu, None, level), init)
     }
 
+    /// As [`Self::run`], with a store of 2 MiB.
+    pub(super) fn run_with_small_store(&self, init: &Init) -> Container {
+        let mut command = self.command(&self.criu, None, PersistenceLevel::Memory);
+        command.0.env("SMALL_STORE", self.store());
+        started(Container::start(&mut command.0, command.1), init)
+    }
+
     /// A container without a command.
     pub(super) fn waiting(&self) -> Container {
         self.dormant(&self.criu, None, PersistenceLevel::Memory)
@@ -144,6 +152,16 @@ impl Volumes {
         prestart: Option<&Prestart>,
         level: PersistenceLevel,
     ) -> Container {
+        let (mut command, state) = self.command(criu, prestart, level);
+        Container::start(&mut command, state)
+    }
+
+    fn command(
+        &self,
+        criu: &Path,
+        prestart: Option<&Prestart>,
+        level: PersistenceLevel,
+    ) -> (Command, TempDir) {
         let state = tempfile::tempdir().unwrap();
         let mut inner = supervise_command(BINARY, state.path());
         inner
@@ -172,7 +190,7 @@ impl Volumes {
             let prestart = serde_json::to_string(prestart).unwrap();
             command.env("SANDBOX_PRESTART", prestart);
         }
-        Container::start(&mut command, state)
+        (command, state)
     }
 }
 

@@ -104,6 +104,31 @@ fn processes_go_on_once_in_another_container() {
 }
 
 #[test]
+fn full_volume_keeps_the_files_and_says_so() {
+    let Some(volumes) = Volumes::new("full_volume_keeps_the_files_and_says_so") else {
+        return;
+    };
+    let mut init = shell("");
+    let script = "import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print('stopped', flush=True), sys.exit(0)))
+data = os.urandom(8 << 20)
+print('up', flush=True)
+while True: time.sleep(1)
+";
+    init.command = ["python3", "-c", script].map(Into::into).to_vec();
+    let mut container = volumes.run_with_small_store(&init);
+    assert_eq!(container.line(), "up");
+    let kept = kept(&save(&container));
+    // The command went on after the attempt, and was stopped as for a pause.
+    assert_eq!(container.line(), "stopped");
+    assert_eq!(kept["level"], "Root", "{kept}");
+    let reason = kept["reason"].as_str().unwrap();
+    assert!(reason.starts_with("processes are not kept: "), "{reason}");
+    assert!(reason.contains("No space left on device"), "{reason}");
+    container.end();
+}
+
+#[test]
 fn processes_do_not_go_on_after_a_start_of_a_lower_level() {
     let test = "processes_do_not_go_on_after_a_start_of_a_lower_level";
     let Some(volumes) = Volumes::new(test) else {

@@ -146,7 +146,7 @@ pub(crate) fn priority_levels_are_used() {
     }
 }
 
-/// One by a client, which deletes it, and one that expires.
+/// One by a client, which deletes it, one that expires, and one that fails and stays.
 async fn snapshots(release: &Release) {
     let body = start_body("snapshots", IMAGE);
     let session = Session::start(&release.url, &api_key(), &body).await;
@@ -159,6 +159,10 @@ async fn snapshots(release: &Release) {
         get(&["sbxsnap", "-n", SANDBOXES])["items"] == json!([])
     });
     session.change_state("stop").await;
+    let left = manifest("SandboxSnapshot", "left", &json!({"sandbox": "none"})).to_string();
+    apply(&left, &["-n", SANDBOXES]);
+    let failed = "--for=jsonpath={.status.phase}=Failed sbxsnap/left";
+    kubectl_words(&format!("wait {failed} -n {SANDBOXES} --timeout=60s"));
 }
 
 /// An id that the gateway does not know is looked up once.

@@ -20,6 +20,7 @@ mod kubectl;
 mod node_control;
 mod node_failures;
 mod persistence;
+mod persistence_crashes;
 mod persistence_ladder;
 mod plugins;
 mod recovery;

@@ -17,6 +17,7 @@ mod kubectl;
 mod network_policies;
 mod own_plugins;
 mod persistence;
+mod persistence_crashes;
 mod plugins;
 mod pull_secrets;
 mod readiness;
