@@ -34,6 +34,7 @@ pub(crate) use self::overlay::check as check_root_overlay;
 use self::processes::ProcessState;
 pub(super) use self::processes::SavedOrReason;
 use self::snapshots::PendingSnapshot;
+pub(super) use self::snapshots::{Layer, LayerError, LayerSource};
 use self::store::Store;
 use crate::system::SUPERVISOR_CAPABILITIES;
 

@@ -19,6 +19,7 @@ use super::upper;
 use super::walk::{Found, Tree, walk};
 use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
+use crate::supervise::persistence::mounts::is_at_or_below;
 
 const BUFFER_BYTES: usize = 128 << 10;
 
@@ -68,12 +69,18 @@ pub(super) fn pack_upper<W: Write>(
     deadline: Deadline,
 ) -> Result<(Packed, W), StateError> {
     let mut packer = Packer::new(to, limits, deadline);
+    // Directory that hides all of the image in its place, and so all below it.
+    let mut hiding: Option<Vec<u8>> = None;
     let too_deep = walk(upper, deadline, |found| {
         if upper::is_whiteout(&found) {
             return packer.gone(found.path);
         }
-        if upper::hides_directory(&found, merged)? {
+        let is_covered = hiding
+            .as_ref()
+            .is_some_and(|top| is_at_or_below(found.path, top));
+        if !is_covered && upper::hides_directory(&found, merged)? {
             packer.gone(found.path)?;
+            hiding = Some(found.path.to_vec());
         }
         packer.present(&found)
     })?;
@@ -116,6 +123,10 @@ impl<W: Write> Packer<W> {
     }
 
     fn gone(&mut self, path: &[u8]) -> Result<(), StateError> {
+        if has_whiteout_name(path) {
+            // No image has such a file.
+            return Ok(());
+        }
         self.count()?;
         self.hide(path)
     }
