@@ -17,6 +17,8 @@ pub(crate) mod logs;
 mod make;
 mod outcome;
 mod registries;
+mod snapshot_image;
+mod snapshot_layer;
 mod store;
 mod submit;
 mod usage;
@@ -39,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::GatewayConfig;
+use crate::proxy::Proxy;
 use index::BuildIndex;
 use logs::FollowedLogs;
 use store::BuildStore;
@@ -47,6 +50,7 @@ use usage::UsageRecorder;
 pub(crate) use error::BuildError;
 pub(crate) use form::BuildForm;
 pub use registries::{Registries, RegistryArgs};
+pub(crate) use snapshot_image::SnapshotImage;
 
 /// Bytes of the form of a build, most of them its context.
 pub(crate) const MAX_FORM_BYTES: usize = 256 << 20;
@@ -77,6 +81,8 @@ pub(crate) struct Builds {
     uploads: Arc<Semaphore>,
     logs: Arc<FollowedLogs>,
     metrics: Arc<GatewayMetrics>,
+    /// Way to the supervisors of sandboxes.
+    proxy: Arc<Proxy>,
     /// Builds and logs in the background, and their end with the process.
     running: TaskTracker,
     stopping: CancellationToken,
@@ -99,6 +105,7 @@ impl Builds {
         client: &kube::Client,
         config: Arc<GatewayConfig>,
         metrics: Arc<GatewayMetrics>,
+        proxy: Arc<Proxy>,
     ) -> Self {
         let index = Arc::<BuildIndex>::default();
         let store = BuildStore::new(client, &config.namespace, index.clone());
@@ -112,6 +119,7 @@ impl Builds {
             index,
             config,
             metrics,
+            proxy,
         }
     }
 

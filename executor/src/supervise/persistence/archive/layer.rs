@@ -236,3 +236,111 @@ impl Write for Counter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn entry(path: &str, kind: Kind) -> Entry {
+        Entry {
+            path: path.as_bytes().to_vec(),
+            kind,
+            metadata: Metadata {
+                mode: 0o640,
+                uid: 7,
+                gid: 3_000_000,
+                modified: (1_000_000_000, 5),
+                xattrs: vec![(b"user.a".to_vec(), b"\0=".to_vec())],
+            },
+        }
+    }
+
+    fn archive(entries: &[(Entry, &[u8])]) -> Vec<u8> {
+        let mut tar = TarWriter::new(Vec::new(), u64::MAX);
+        for (entry, content) in entries {
+            tar.begin(entry).unwrap();
+            tar.put(content).unwrap();
+            tar.pad(content.len() as u64).unwrap();
+        }
+        tar.finish().unwrap()
+    }
+
+    fn layer(archive: &[u8], limit: u64) -> Result<Vec<u8>, StateError> {
+        let mut layer = Vec::new();
+        convert(archive, &mut layer, limit, Deadline::NONE)?;
+        Ok(layer)
+    }
+
+    #[test]
+    fn layer_has_markers_whole_files_and_all_attributes() {
+        let whiteout = |path| (entry(path, Kind::Whiteout), &b""[..]);
+        let directory = |path| (entry(path, Kind::Directory), &b""[..]);
+        let sparse = Kind::Sparse {
+            size: 2000,
+            ranges: vec![(512, 3), (1024, 2)],
+        };
+        let archive = archive(&[
+            directory(""),
+            whiteout("gone"),
+            whiteout("replaced"),
+            directory("replaced"),
+            (entry("replaced/f", Kind::File { size: 2 }), b"hi"),
+            whiteout("turned"),
+            (entry("turned", Kind::File { size: 1 }), b"t"),
+            (entry("holes", sparse), b"abcde"),
+            whiteout("x/last"),
+        ]);
+        let layer = layer(&archive, u64::MAX).unwrap();
+        let mut found = BTreeMap::new();
+        let mut order = Vec::new();
+        for entry in tar::Archive::new(&*layer).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let path = String::from_utf8(entry.path_bytes().into_owned()).unwrap();
+            let extensions = entry.pax_extensions().unwrap();
+            let extensions = extensions.into_iter().flatten().map(|record| {
+                let record = record.unwrap();
+                (record.key_bytes().to_vec(), record.value_bytes().to_vec())
+            });
+            let extensions = BTreeMap::from_iter(extensions);
+            let header = entry.header().clone();
+            let owner = (header.uid().unwrap(), header.gid().unwrap());
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            order.push(path.clone());
+            found.insert(path, (owner, extensions, content));
+        }
+        let expected = [
+            "./",
+            ".wh.gone",
+            "replaced",
+            "replaced/.wh..wh..opq",
+            "replaced/f",
+            "turned",
+            "holes",
+            "x/.wh.last",
+        ];
+        assert_eq!(order, expected);
+        let mut holes = vec![0; 2000];
+        holes[512..515].copy_from_slice(b"abc");
+        holes[1024..1026].copy_from_slice(b"de");
+        let (owner, extensions, content) = &found["holes"];
+        assert_eq!((*owner, content), ((7, 3_000_000), &holes));
+        assert_eq!(extensions[&b"SCHILY.xattr.user.a"[..]], b"\0=");
+        assert_eq!(extensions[&b"mtime"[..]], b"1000000000.000000005");
+        assert_eq!(extensions.len(), 2, "{extensions:?}");
+        assert_eq!(found["replaced"].0, (7, 3_000_000));
+    }
+
+    #[test]
+    fn holes_count_towards_the_limit() {
+        let kind = Kind::Sparse {
+            size: 1 << 40,
+            ranges: vec![(0, 1)],
+        };
+        let archive = archive(&[(entry("holes", kind), b"a")]);
+        let refused = layer(&archive, 1 << 20);
+        assert!(matches!(refused, Err(StateError::Bytes(_))));
+    }
+}
