@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crds::contract::control::{Grant, Init};
@@ -238,18 +238,28 @@ fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
     .unwrap();
     fs::create_dir(parent.image.path().join("etc/whole")).unwrap();
     fs::write(parent.image.path().join("etc/whole/file"), "").unwrap();
+    // A directory that shows files of the image, though not in itself.
+    let inner = |root: &Path| root.join("etc/outer/inner");
+    fs::create_dir_all(inner(&upper)).unwrap();
+    fs::write(inner(&upper).join("file"), "inner\n").unwrap();
+    fs::create_dir_all(inner(parent.image.path())).unwrap();
+    for name in ["file", "kept"] {
+        fs::write(inner(parent.image.path()).join(name), "kept\n").unwrap();
+    }
     let container = parent.run(Root, None, &shell("sleep 1000"));
     let report = take(&container, "one", Root, &[]);
     assert_eq!(report["kept"]["level"], "Root", "{report}");
     let child = Sandbox::new(test, Archive).unwrap();
     fs::create_dir(child.image.path().join("etc/whole")).unwrap();
     fs::write(child.image.path().join("etc/whole/of-image"), "").unwrap();
+    fs::create_dir_all(inner(child.image.path())).unwrap();
+    fs::write(inner(child.image.path()).join("kept"), "kept\n").unwrap();
     let mut init = begin("one", 'E');
     init.command[2] = "cat /etc/of-image; cat /etc/whole/*; ls /etc/whole; \
-        [ -e /etc/removed ] || echo removed; sleep 1000"
+        [ -e /etc/removed ] || echo removed; cat /etc/outer/inner/*; sleep 1000"
         .into();
     let mut begun = child.run(Root, Some(&parent.snapshot("one")), &init);
-    for expected in ["changed", "new", "file", "removed"] {
+    for expected in ["changed", "new", "file", "removed", "inner", "kept"] {
         assert_eq!(begun.line(), expected);
     }
 }

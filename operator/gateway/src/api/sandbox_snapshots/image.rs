@@ -143,11 +143,11 @@ fn base(reported: Option<&str>, stated: Option<&str>) -> Option<String> {
         return Some(pinned.to_owned());
     }
     let reported = reported?;
-    let whole = match stated.and_then(image_reference::parse) {
-        Some(stated) if reported.starts_with("sha256:") => {
-            format!("{}@{reported}", stated.repository)
-        }
-        _ => reported.to_owned(),
+    let whole = if reported.starts_with("sha256:") {
+        let stated = image_reference::parse(stated?)?;
+        format!("{}@{reported}", stated.repository)
+    } else {
+        reported.to_owned()
     };
     image_reference::parse(&whole).is_some().then_some(whole)
 }
