@@ -356,7 +356,7 @@ fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
         assert!(sparse.len() == 3_000_004 && sparse.ends_with("\0end\n"));
         assert_eq!(file("etc/whole/new").1, "new\n");
         assert_eq!(file("etc/outer/inner/changed").1, "changed\n");
-        // What is hidden in a directory is, and nothing else, by either form of markers.
+        // Hidden are these and no others, by either form of markers.
         let markers = found.keys().filter(|path| path.contains(".wh."));
         let markers: Vec<_> = markers.map(String::as_str).collect();
         let hidden = match mechanism {

@@ -20,6 +20,7 @@ pub mod runtime_status;
 mod sandbox_snapshots;
 mod sandboxes;
 mod serve;
+mod supervisors;
 mod warm_configs;
 
 use std::sync::Arc;

@@ -34,6 +34,9 @@ async fn scene(ip: &'static str) -> Scene {
     let auths = json!({"auths": {&registry.host: {}}});
     std::fs::write(&path, auths.to_string()).unwrap();
     let fixture = fixture_with(&registry.host, &path);
+    // An old build that is not finished counts as interrupted.
+    let now = jiff::Timestamp::now().to_string();
+    fixture.api.set_creation_time(&now);
     let status = SandboxStatus {
         proves_address: true,
         pod_uid: Some(POD_UID.into()),

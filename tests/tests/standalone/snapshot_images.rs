@@ -63,7 +63,16 @@ async fn snapshot_is_an_image_that_another_session_starts() {
     let found = second.run(LOOK).await;
     let lines: Vec<_> = found.lines().map(str::trim_end).collect();
     let expected = [
-        "changed", "new", "mine", "image", "/srv/whole:", "new", "", "/workspace:", "4755 2", "removed",
+        "changed",
+        "new",
+        "mine",
+        "image",
+        "/srv/whole:",
+        "new",
+        "",
+        "/workspace:",
+        "4755 2",
+        "removed",
     ];
     assert_eq!(lines, expected, "{found}");
 

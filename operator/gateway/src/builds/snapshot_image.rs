@@ -22,10 +22,8 @@ use super::snapshot_layer::{MAX_LAYER_BYTES, SnapshotLayer};
 use super::submit::{Claim, is_tagged};
 use super::{BuildError, Builds};
 
-/// Room on the disk in units of build contexts: the layer, and one of another registry.
-const PERMITS: u32 = 4;
-/// Time that a request waits for this room.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that a request waits for its turn.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Image that is to be made of a snapshot.
 #[derive(Debug)]
@@ -48,11 +46,11 @@ impl Builds {
         let began = (Instant::now(), Timestamp::now());
         let mode = BuildMode::Append;
         let spec = self.snapshot_spec(tenant, &image)?;
-        let room = self.uploads.clone().acquire_many_owned(PERMITS);
-        let room = timeout(PERMIT_TIMEOUT, room).await;
+        let turn = self.snapshot_images.clone().acquire_owned();
+        let turn = timeout(TURN_TIMEOUT, turn).await;
         // The semaphore is never closed.
-        let room = room.map_err(|_| BuildError::Busy)?;
-        let room = room.map_err(|_| BuildError::Panicked)?;
+        let turn = turn.map_err(|_| BuildError::Busy)?;
+        let turn = turn.map_err(|_| BuildError::Panicked)?;
         self.synced().await?;
         let build = match self.claim(&spec).await? {
             Claim::Known(known) if known.spec.context_digest != spec.context_digest => {
@@ -80,7 +78,7 @@ impl Builds {
                 source: image.source,
                 request: image.request,
                 is_of_tenant: self.is_of_tenant(tenant, &image.base),
-                room,
+                turn,
             }),
             dockerfile: String::new(),
             is_foreign_parent: false,
@@ -139,7 +137,7 @@ impl Builds {
         }
         let credentials = registries.credentials().await?;
         let client = &registries.client;
-        let layer = snapshot.open(&self.proxy).await?;
+        let layer = snapshot.open(&*self.supervisors).await?;
         let platform = Platform::linux(&layer.architecture);
         let parent = Parent::load_platform(client, base, &credentials, &platform).await;
         let parent = parent.map_err(|error| match error {

@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 
 use super::form::ChunkReader;
 use super::outcome::Failure;
-use crate::proxy::Proxy;
+use crate::supervisors::Supervisors;
 
 /// Bytes of the compressed layer.
 pub(super) const MAX_LAYER_BYTES: u64 = 512 << 20;
@@ -41,8 +41,8 @@ pub(super) struct SnapshotLayer {
     pub(super) request: LayerRequest,
     /// The base image is in the tenant's own repositories.
     pub(super) is_of_tenant: bool,
-    /// Room on the disk.
-    pub(super) room: OwnedSemaphorePermit,
+    /// Bounds the number of layers on the disk.
+    pub(super) turn: OwnedSemaphorePermit,
 }
 
 /// Layer that arrives.
@@ -51,14 +51,14 @@ pub(super) struct OpenLayer {
     /// Architecture of its programs, in the words of Go.
     pub(super) architecture: String,
     body: Incoming,
-    room: OwnedSemaphorePermit,
+    turn: OwnedSemaphorePermit,
 }
 
 /// Compressed layer, which is deleted with the value.
 #[derive(Debug)]
 pub(super) struct LayerFile {
     file: NamedTempFile,
-    _room: OwnedSemaphorePermit,
+    _turn: OwnedSemaphorePermit,
 }
 
 impl LayerFile {
@@ -73,8 +73,8 @@ struct Detail {
 }
 
 impl SnapshotLayer {
-    pub(super) async fn open(self, proxy: &Proxy) -> Result<OpenLayer, Failure> {
-        let response = proxy.layer(&self.source, self.request).await;
+    pub(super) async fn open(self, supervisors: &dyn Supervisors) -> Result<OpenLayer, Failure> {
+        let response = supervisors.layer(&self.source, self.request).await;
         let response = response.map_err(|error| unreadable(&error))?;
         if response.status() != StatusCode::OK {
             return Err(refusal(response).await);
@@ -88,7 +88,7 @@ impl SnapshotLayer {
                 .ok_or_else(|| unreadable(&"it does not state its architecture"))?
                 .to_owned(),
             body: response.into_body(),
-            room: self.room,
+            turn: self.turn,
         })
     }
 }
@@ -96,9 +96,9 @@ impl SnapshotLayer {
 impl OpenLayer {
     /// Compresses the layer into a file.
     pub(super) async fn write(self) -> Result<(Layer, LayerFile), Failure> {
-        let (mut body, room) = (self.body, self.room);
+        let (mut body, turn) = (self.body, self.turn);
         let (sender, receiver) = mpsc::channel(MAX_QUEUED_CHUNKS);
-        // It ends with the channel, and the room with it.
+        // It ends with the channel, and the turn with it.
         let writing = spawn_blocking(move || {
             let file = NamedTempFile::new()?;
             let to = LimitedFile {
@@ -110,7 +110,7 @@ impl OpenLayer {
             if plain.limit() == 0 {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            Ok((layer, LayerFile { file, _room: room }))
+            Ok((layer, LayerFile { file, _turn: turn }))
         });
         let mut lost = None;
         while let Some(frame) = body.frame().await {

@@ -5,6 +5,7 @@ use axum::body::Body;
 use crds::contract::control::{ControlMessage, Grant};
 use crds::contract::persistence::LayerRequest;
 use crds::contract::{CONTROL_PORT, endpoint};
+use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -12,12 +13,24 @@ use jiff::Timestamp;
 
 use super::body::RetryableBody;
 use super::{Proxy, ProxyError};
+use crate::supervisors::{SupervisorError, Supervisors};
 use shared::index::Entry;
 
+impl Supervisors for Proxy {
+    fn layer<'a>(
+        &'a self,
+        entry: &'a Entry,
+        request: LayerRequest,
+    ) -> BoxFuture<'a, Result<Response<Incoming>, SupervisorError>> {
+        Box::pin(async {
+            let response = self.ask_for_layer(entry, request).await;
+            response.map_err(|error| SupervisorError(error.to_string()))
+        })
+    }
+}
+
 impl Proxy {
-    /// Asks for the changed files of a snapshot on the volume of a sandbox. The response may have any
-    /// status.
-    pub(crate) async fn layer(
+    async fn ask_for_layer(
         &self,
         entry: &Entry,
         request: LayerRequest,
