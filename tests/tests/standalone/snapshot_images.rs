@@ -12,7 +12,7 @@ use crate::fixture::{fixture_with, text};
 
 /// Changes of all kinds that a layer has its own form for.
 const CHANGE: &str = "echo changed >/etc/changed; rm /etc/removed; rm -r /srv/whole; mkdir /srv/whole; \
-    echo new >/srv/whole/new; echo tool >/bin/tool; chmod 4755 /bin/tool; ln /bin/tool /bin/second; \
+    echo new >/srv/whole/new; echo tool >/bin/tool; busybox chmod 4755 /bin/tool; busybox ln /bin/tool /bin/second; \
     echo mine >/srv/outer/inner/mine; echo kept >/workspace/file";
 const LOOK: &str = "cat /etc/changed; cat /srv/whole/* /srv/outer/inner/*; ls /srv/whole /workspace; \
     stat -c '%a %h' /bin/tool; [ -e /etc/removed ] || echo removed";
