@@ -357,7 +357,8 @@ fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
         assert_eq!(file("etc/whole/new").1, "new\n");
         assert_eq!(file("etc/outer/inner/changed").1, "changed\n");
         // Hidden are these and no others, by either form of markers.
-        let markers = found.keys().filter(|path| path.contains(".wh."));
+        let is_marker = |path: &&String| path.starts_with("etc/") && path.contains(".wh.");
+        let markers = found.keys().filter(is_marker);
         let markers: Vec<_> = markers.map(String::as_str).collect();
         let hidden = match mechanism {
             Overlay => "etc/whole/.wh..wh..opq",
