@@ -238,6 +238,8 @@ fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
     .unwrap();
     fs::create_dir(parent.image.path().join("etc/whole")).unwrap();
     fs::write(parent.image.path().join("etc/whole/file"), "").unwrap();
+    // Left out, and no obstacle.
+    fs::create_dir(etc.join(".wh.odd")).unwrap();
     // A directory that shows files of the image, though not in itself.
     let inner = |root: &Path| root.join("etc/outer/inner");
     fs::create_dir_all(inner(&upper)).unwrap();
@@ -309,14 +311,16 @@ fn entries(layer: &[u8]) -> BTreeMap<String, (tar::EntryType, String, String)> {
     by_path
 }
 
+/// Changes of all kinds that a layer has its own form for.
+const CHANGE_FILES: &str = "echo changed > /etc/of-image; rm /etc/removed
+    echo one > /etc/one; ln /etc/one /etc/two; ln -s one /etc/link
+    chmod 4750 /etc/one; truncate -s 3000000 /etc/sparse; echo end >> /etc/sparse
+    rm -r /etc/whole; mkdir /etc/whole; echo new > /etc/whole/new
+    echo changed > /etc/outer/inner/changed; echo up; sleep 1000";
+
 #[test]
 fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
     let test = "changed_files_of_a_snapshot_are_a_layer_of_an_image";
-    const CHANGE: &str = "echo changed > /etc/of-image; rm /etc/removed
-        echo one > /etc/one; ln /etc/one /etc/two; ln -s one /etc/link
-        chmod 4750 /etc/one; truncate -s 3000000 /etc/sparse; echo end >> /etc/sparse
-        rm -r /etc/whole; mkdir /etc/whole; echo new > /etc/whole/new
-        echo changed > /etc/outer/inner/changed; echo up; sleep 1000";
     for mechanism in [Overlay, Archive] {
         let Some(sandbox) = Sandbox::new(test, mechanism) else {
             return;
@@ -326,7 +330,7 @@ fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
             fs::create_dir_all(etc.join(name).parent().unwrap()).unwrap();
             fs::write(etc.join(name), "of the image").unwrap();
         }
-        let mut container = sandbox.run(Root, None, &shell(CHANGE));
+        let mut container = sandbox.run(Root, None, &shell(CHANGE_FILES));
         assert_eq!(container.line(), "up");
         let report = take(&container, "one", Root, &[]);
         assert_eq!(report["kept"]["level"], "Root", "{report}");
@@ -379,8 +383,8 @@ fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
             let body: Value = serde_json::from_slice(&body).unwrap();
             (status, body["detail"].as_str().unwrap().to_owned())
         };
-        let (status, text) = detail(layer_of(&container, "one", 'M'));
-        assert!(status == 409 && text.contains("damaged"), "{text}");
+        let (status, said) = detail(layer_of(&container, "one", 'M'));
+        assert!(status == 409 && said.contains("damaged"), "{said}");
         assert_eq!(detail(layer_of(&container, "two", 'E')).0, 404);
         assert_eq!(detail(layer_of(&container, "../one", 'E')).0, 400);
         assert_eq!(detail(layer(&container, Grant::Ready)).0, 403);
@@ -392,13 +396,13 @@ fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         fs::write(&archive, bytes).unwrap();
-        let (status, text) = detail(layer_of(&container, "one", 'E'));
-        assert!(status == 409 && text.contains("damaged"), "{text}");
+        let (status, said) = detail(layer_of(&container, "one", 'E'));
+        assert!(status == 409 && said.contains("damaged"), "{said}");
 
         let report = take(&container, "files", PersistenceLevel::Workspace, &[]);
         assert_eq!(report["kept"]["level"], "Workspace", "{report}");
-        let (status, text) = detail(layer_of(&container, "files", 'E'));
-        assert_eq!((status, &*text), (409, "the snapshot has no changed files"));
+        let (status, said) = detail(layer_of(&container, "files", 'E'));
+        assert_eq!((status, &*said), (409, "the snapshot has no changed files"));
     }
 }
 

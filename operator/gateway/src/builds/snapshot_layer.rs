@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crds::contract::header::ARCHITECTURE;
 use crds::contract::persistence::LayerRequest;
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::body::Incoming;
 use images::{Layer, compress};
 use serde::Deserialize;
@@ -153,7 +153,7 @@ impl OpenLayer {
 async fn refusal(response: Response<Incoming>) -> Failure {
     let status = response.status();
     let body = Limited::new(response.into_body(), MAX_ERROR_BYTES);
-    let body = body.collect().await.ok().map(|body| body.to_bytes());
+    let body = body.collect().await.ok().map(Collected::to_bytes);
     let detail = body.and_then(|body| serde_json::from_slice::<Detail>(&body).ok());
     match detail {
         Some(Detail { detail }) => {

@@ -39,11 +39,10 @@ impl SnapshotError {
     pub(crate) fn kind(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unknown => (StatusCode::NOT_FOUND, "unknown-snapshot"),
-            Self::NotRunning(_) => (StatusCode::CONFLICT, "not-running"),
+            Self::NotRunning(_) | Self::SourceNotRunning => (StatusCode::CONFLICT, "not-running"),
             Self::NotReady(_) => (StatusCode::CONFLICT, "snapshot-not-ready"),
             Self::Failed(_) => (StatusCode::CONFLICT, "snapshot-failed"),
             Self::NoTemplate => (StatusCode::CONFLICT, "snapshot-template"),
-            Self::SourceNotRunning => (StatusCode::CONFLICT, "not-running"),
             Self::NoImage | Self::UnknownImage => (StatusCode::CONFLICT, "snapshot-image"),
             Self::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "too-many-snapshots"),
             Self::NotInstalled => (StatusCode::SERVICE_UNAVAILABLE, "not-installed"),

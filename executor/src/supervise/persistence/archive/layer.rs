@@ -303,7 +303,7 @@ mod tests {
                 let record = record.unwrap();
                 (record.key_bytes().to_vec(), record.value_bytes().to_vec())
             });
-            let extensions = BTreeMap::from_iter(extensions);
+            let extensions = extensions.collect::<BTreeMap<_, _>>();
             let header = entry.header().clone();
             let owner = (header.uid().unwrap(), header.gid().unwrap());
             let mut content = Vec::new();

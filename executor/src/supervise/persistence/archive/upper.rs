@@ -35,8 +35,8 @@ pub(super) fn hides_directory(found: &Found<'_>, merged: &Tree) -> Result<bool, 
         let (Some(shown), Some(own)) = (shown, open_below(own.as_fd(), &path)?) else {
             return Ok(false);
         };
-        let own = names(own)?;
-        for (name, kind) in names(shown)? {
+        let own = names(&own)?;
+        for (name, kind) in names(&shown)? {
             match own.get(&name) {
                 None => return Ok(false),
                 Some(FileType::Directory) if kind == FileType::Directory => {
@@ -63,7 +63,7 @@ fn open_below(directory: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>,
     }
 }
 
-fn names(directory: OwnedFd) -> Result<BTreeMap<Vec<u8>, FileType>, StateError> {
+fn names(directory: &OwnedFd) -> Result<BTreeMap<Vec<u8>, FileType>, StateError> {
     let failed = StateError::io::<io::Error>;
     let read = || {
         let entries = Dir::read_from(directory.as_fd())?;
