@@ -91,7 +91,7 @@ pub mod variable {
     ];
 }
 
-/// HTTP headers of the data plane.
+/// HTTP headers of data plane and control calls.
 pub mod header {
     /// Tenant key of the runtime API; never reaches a sandbox.
     pub const API_KEY: &str = "x-api-key";
@@ -99,6 +99,8 @@ pub mod header {
     pub const SESSION_API_KEY: &str = "x-session-api-key";
     /// Name of the plugin whose own host or path a request came to. Set by the gateway.
     pub const PLUGIN: &str = "x-sandbox-plugin";
+    /// Architecture of the programs in a layer, as image indexes name it. Set by the supervisor.
+    pub const ARCHITECTURE: &str = "x-sandbox-architecture";
 }
 
 /// Paths of the supervisor's control server (`docs/specs/supervisor.md`, section 2).
@@ -119,6 +121,10 @@ pub mod endpoint {
     /// [`super::persistence::SnapshotReport`]; a repeated call reports on the same snapshot, and one of
     /// another snapshot meanwhile is answered with 409.
     pub const SNAPSHOT: &str = "/v1/snapshot";
+    /// `GET`, `Authorization: Bearer` token with [`super::control::Grant::Layer`]: the changed files of
+    /// a snapshot as an image layer, an archive that is not compressed, with
+    /// [`super::header::ARCHITECTURE`].
+    pub const LAYER: &str = "/v1/layer";
     /// `GET`, without a token: 204 once the prestarted program has passed its probe, 503 before.
     pub const WARM: &str = "/v1/warm";
 }

@@ -53,7 +53,7 @@ mod resource_usage;
 mod sandbox_setup;
 mod settings;
 mod shell;
-mod transfer;
+pub(crate) mod transfer;
 mod users;
 
 /// Server whose shell runs and whose port is bound.

@@ -28,7 +28,7 @@ use crate::{system, termination_message};
 
 use self::command::{CommandStartError, Launch, Privileges};
 use self::command_state::CommandState;
-use self::control::{Acceptance, Control};
+use self::control::{Acceptance, Control, LayerCalls};
 use self::end::CommandEnd;
 use self::init_store::{InitStore, PodIdentity};
 use self::persistence::{Persistence, ProcessPrograms, StateDirectories};
@@ -102,6 +102,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
         starts,
         saves: saves.clone(),
         snapshots: snapshots.clone(),
+        layers: LayerCalls::new(),
     });
     control.resume();
 
@@ -111,12 +112,13 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
         http_server::announce(&listener)?;
     }
     let stop = CancellationToken::new();
-    let server = http_server::serve(listener, control.router(), LIMITS, stop.clone());
+    let server = http_server::serve(listener, control.clone().router(), LIMITS, stop.clone());
     let probe_address = options.bind_address.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let supervision = async {
         // Not warm before a prestarted program may start.
         lifecycle.report_warmth(Some("the root is being prepared".to_owned()));
         let persistence = Persistence::prepare(persistence, node_root, directories, programs).await;
+        control.layers.serve(persistence.layers());
         lifecycle.report_warmth(None);
         let supervisor = Supervisor {
             probe_address,

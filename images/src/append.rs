@@ -1,6 +1,7 @@
 //! One more layer on an image in a registry, without its layers: only manifests and configurations
 //! are read and written. They are edited as JSON, so that fields unknown here stay.
 
+mod carry;
 mod edit;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use self::edit::{Edit, EditError};
 use crate::config::MAX_CONFIG;
 use crate::inspect::{InspectError, one_manifest};
-use crate::manifest::{self, Document, MAX_LAYERS, ManifestError};
+use crate::manifest::{self, Document, MAX_LAYERS, ManifestError, Platform};
 use crate::{
     Content, Credentials, Descriptor, Digest, ImageConfig, Layer, Reference, Registry,
     RegistryError,
@@ -91,14 +92,36 @@ impl Parent {
         reference: &Reference,
         credentials: &Credentials,
     ) -> Result<Self, AppendError> {
+        Self::load_some(registry, reference, credentials, None).await
+    }
+
+    /// Reads the documents of an image for one platform: a layer with programs is not for the others.
+    pub async fn load_platform(
+        registry: &Registry,
+        reference: &Reference,
+        credentials: &Credentials,
+        platform: &Platform,
+    ) -> Result<Self, AppendError> {
+        Self::load_some(registry, reference, credentials, Some(platform)).await
+    }
+
+    async fn load_some(
+        registry: &Registry,
+        reference: &Reference,
+        credentials: &Credentials,
+        platform: Option<&Platform>,
+    ) -> Result<Self, AppendError> {
         let (descriptor, bytes) = registry.manifest(reference, credentials).await?;
         let digest = descriptor.digest;
         let name = reference.whole();
         let reference = reference.clone_with_digest(digest.to_string());
         let document = manifest::parse(&bytes, Some(&descriptor.media_type))?;
-        let (index, digests) = match document {
-            Document::Manifest(_) => (None, vec![digest]),
-            Document::Index(index) => {
+        let (index, digests) = match (document, platform) {
+            (Document::Manifest(_), _) => (None, vec![digest]),
+            (Document::Index(index), Some(platform)) => {
+                (None, vec![index.select(platform)?.digest])
+            }
+            (Document::Index(index), None) => {
                 let images = index.manifests.iter().filter(|entry| entry.is_image());
                 (Some(bytes), images.map(|entry| entry.digest).collect())
             }

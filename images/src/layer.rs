@@ -87,15 +87,7 @@ impl<W: Write> LayerWriter<W> {
 
     /// Ends the layer, and returns what it was written to.
     pub fn finish(self) -> io::Result<(Layer, W)> {
-        let plain = self.archive.into_inner()?;
-        let diff_id = plain.hasher.finish();
-        let compressed = plain.inner.finish()?;
-        let layer = Layer {
-            digest: compressed.hasher.finish(),
-            diff_id,
-            size: compressed.bytes,
-        };
-        Ok((layer, compressed.inner))
+        finish(self.archive.into_inner()?)
     }
 
     fn append(
@@ -126,6 +118,26 @@ impl<W: Write> LayerWriter<W> {
         header.set_size(size);
         header
     }
+}
+
+/// Compresses an archive that is a layer already.
+pub fn compress<W: Write>(mut from: impl Read, to: W) -> io::Result<(Layer, W)> {
+    // A sandbox waits for it, so speed counts more than size.
+    let compressed = GzEncoder::new(Hashing::new(to), Compression::fast());
+    let mut plain = Hashing::new(compressed);
+    io::copy(&mut from, &mut plain)?;
+    finish(plain)
+}
+
+fn finish<W: Write>(plain: Hashing<GzEncoder<Hashing<W>>>) -> io::Result<(Layer, W)> {
+    let diff_id = plain.hasher.finish();
+    let compressed = plain.inner.finish()?;
+    let layer = Layer {
+        digest: compressed.hasher.finish(),
+        diff_id,
+        size: compressed.bytes,
+    };
+    Ok((layer, compressed.inner))
 }
 
 fn as_path(path: &[u8]) -> &Path {
@@ -212,6 +224,18 @@ mod tests {
         assert_eq!(entries[2], entry("d/f", 0o640, "hi"));
         assert_eq!(entries[3].0.len(), 182);
         assert_eq!(entries[4].0, "d/l");
+    }
+
+    #[test]
+    fn compressed_archive_is_a_layer() {
+        let plain = b"archive".repeat(1000);
+        let (layer, bytes) = compress(&*plain, Vec::new()).unwrap();
+        assert_eq!(layer.diff_id, Digest::of(&plain));
+        assert_eq!(layer.digest, Digest::of(&bytes));
+        assert_eq!(layer.size, bytes.len() as u64);
+        let mut unpacked = Vec::new();
+        GzDecoder::new(&*bytes).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, plain);
     }
 
     #[test]

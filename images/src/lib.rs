@@ -26,7 +26,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use digest::{Digest, DigestError, Hasher};
 pub use inspect::{InspectError, Inspection, inspect};
 pub use install::InstallError;
-pub use layer::{Layer, LayerWriter, Owner};
+pub use layer::{Layer, LayerWriter, Owner, compress};
 pub use layout::{LayoutError, Pushed, fetch_layout, push_layout};
 pub use manifest::{Descriptor, Document, ImageManifest, ManifestError, Platform};
 pub use oci_spec::distribution::Reference;

@@ -162,11 +162,15 @@ impl Descriptor {
 impl Platform {
     /// Platform of this machine, in the words of Go.
     pub fn here() -> Self {
-        let architecture = match std::env::consts::ARCH {
+        Self::linux(match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
             other => other,
-        };
+        })
+    }
+
+    /// Platform of a machine with this architecture, in the words of Go.
+    pub fn linux(architecture: &str) -> Self {
         Self {
             architecture: architecture.into(),
             os: "linux".into(),

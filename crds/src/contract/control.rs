@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use super::persistence::{KeptState, SaveRequest, SnapshotRequest, StateAccess};
+use super::persistence::{KeptState, LayerRequest, SaveRequest, SnapshotRequest, StateAccess};
 use super::sealing::SealedInit;
 use super::token::{Signer, TokenError, Verifier};
 
@@ -47,6 +47,8 @@ pub enum Grant {
     Save(SaveRequest),
     /// Copy the state of the command, which goes on.
     Snapshot(SnapshotRequest),
+    /// Read the changed files of a snapshot.
+    Layer(LayerRequest),
 }
 
 /// Init message of a dormant Pod.

@@ -152,6 +152,18 @@ pub struct SnapshotRequest {
     pub others: Vec<String>,
 }
 
+/// Request for the changed files of a snapshot: what
+/// [`Grant::Layer`](super::control::Grant::Layer) permits.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct LayerRequest {
+    /// Uid of the snapshot.
+    pub id: String,
+    /// Key of the snapshot: 32 bytes of unpadded base64url.
+    #[debug(skip)]
+    pub key: String,
+}
+
 /// Body of the responses of `/v1/snapshot`. Without `kept` and `error` the copy goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -266,6 +278,10 @@ mod tests {
             workspace: "/workspace".into(),
             others: vec!["other".into()],
         };
+        let layer = LayerRequest {
+            id: "uid".into(),
+            key: "BBBB".into(),
+        };
         let request = SaveRequest {
             image: "sha256:0".into(),
             stop_seconds: 10,
@@ -277,7 +293,7 @@ mod tests {
                 ..KeptState::of(PersistenceLevel::Workspace)
             }),
         };
-        insta::assert_json_snapshot!((pod, access, request, snapshot, report));
+        insta::assert_json_snapshot!((pod, access, request, snapshot, layer, report));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 mod archive;
 mod error;
-mod stream;
+pub(crate) mod stream;
 mod unpack;
 mod upload;
 mod zip_time;

@@ -1,6 +1,8 @@
 //! Control server: accepts the init message of this Pod and reports readiness. The sandbox's own
 //! code can reach the port, so every call needs a signature.
 
+mod layer;
+
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,8 +30,11 @@ use tokio::sync::mpsc;
 
 use super::command_state::CommandState;
 use super::init_store::{InitStore, InitStoreError};
+use super::persistence::LayerError;
 use super::save_calls::SaveCalls;
 use super::snapshot_calls::SnapshotCalls;
+
+pub(super) use self::layer::LayerCalls;
 
 /// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
@@ -53,6 +58,10 @@ pub(super) enum CallError {
     NotReady,
     #[error("another snapshot is being taken, or the command ends")]
     Busy,
+    #[error("another layer is being sent")]
+    LayerBusy,
+    #[error(transparent)]
+    Layer(#[from] LayerError),
     #[error("the id of the snapshot must be a uid")]
     SnapshotId,
     #[error("the Pod was initialized with another init message")]
@@ -82,12 +91,17 @@ impl CallError {
                 StatusCode::UNAUTHORIZED
             }
             Self::Query | Self::Nonce | Self::SnapshotId => StatusCode::BAD_REQUEST,
-            Self::Unknown => StatusCode::NOT_FOUND,
+            Self::Unknown | Self::Layer(LayerError::Unknown) => StatusCode::NOT_FOUND,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Refused(_) | Self::OtherGrant | Self::Sealed(_) | Self::NotSealed => {
                 StatusCode::FORBIDDEN
             }
-            Self::Conflict(_) | Self::Dormant | Self::NotReady | Self::Busy => StatusCode::CONFLICT,
+            Self::Conflict(_)
+            | Self::Dormant
+            | Self::NotReady
+            | Self::Busy
+            | Self::LayerBusy
+            | Self::Layer(_) => StatusCode::CONFLICT,
             Self::InitStore(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -114,6 +128,7 @@ pub(super) struct Control {
     pub(super) starts: mpsc::Sender<Init>,
     pub(super) saves: SaveCalls,
     pub(super) snapshots: SnapshotCalls,
+    pub(super) layers: LayerCalls,
 }
 
 /// Progress of the initialization.
@@ -139,6 +154,7 @@ impl Control {
             .fallback(async || CallError::Unknown)
             .layer(DefaultBodyLimit::max(MAX_TOKEN_BYTES))
             .layer(middleware::from_fn(in_time))
+            .route(endpoint::LAYER, get(layer::layer))
             .with_state(self)
     }
 
@@ -155,7 +171,7 @@ impl Control {
         let sealed = match self.verify(token)? {
             Grant::SealedInit(sealed) => sealed,
             Grant::Init(_) => return Err(CallError::NotSealed),
-            Grant::Ready | Grant::Save(_) | Grant::Snapshot(_) => {
+            Grant::Ready | Grant::Save(_) | Grant::Snapshot(_) | Grant::Layer(_) => {
                 return Err(CallError::OtherGrant);
             }
         };
@@ -313,9 +329,7 @@ async fn snapshot(
     };
     let wait = wait_of(wait)?;
     let id = request.id.clone();
-    // The name of a directory.
-    let is_uid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if id.is_empty() || id.len() > MAX_UID_BYTES || !id.bytes().all(is_uid) {
+    if !is_uid(&id) {
         return Err(CallError::SnapshotId);
     }
     if !control.snapshots.has_begun(&id) {
@@ -329,6 +343,12 @@ async fn snapshot(
     let report = control.snapshots.wait_taken(&id, wait).await;
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
     Ok(control.prove(token, body))
+}
+
+/// Returns whether a text can be a uid, and so the name of a directory.
+fn is_uid(text: &str) -> bool {
+    let may_have = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !text.is_empty() && text.len() <= MAX_UID_BYTES && text.bytes().all(may_have)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

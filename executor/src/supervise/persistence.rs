@@ -36,6 +36,7 @@ use self::processes::ProcessState;
 pub(super) use self::processes::SavedOrReason;
 use self::snapshots::PendingSnapshot;
 pub(super) use self::snapshots::interrupt as interrupt_snapshot;
+pub(super) use self::snapshots::{Layer, LayerError, LayerSource};
 use self::store::Store;
 use crate::system::SUPERVISOR_CAPABILITIES;
 

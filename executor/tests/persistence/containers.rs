@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use crds::contract::control::Init;
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, SaveLimits};
@@ -51,6 +51,7 @@ pub(super) struct Volumes {
 /// A supervisor that ends with the test.
 pub(super) struct Container {
     process: TestProcess,
+    log: Option<JoinHandle<String>>,
     _state: TempDir,
 }
 
@@ -218,15 +219,22 @@ impl Container {
         let mut process = TestProcess::start(command);
         // A pipe, as in a container. A terminal or file of the caller could not be saved.
         let log = BufReader::new(process.child.stderr.take().unwrap());
-        thread::spawn(move || {
-            log.lines()
-                .map_while(Result::ok)
-                .for_each(|line| eprintln!("{line}"));
+        let log = thread::spawn(move || {
+            let lines = log.lines().map_while(Result::ok);
+            let lines = lines.inspect(|line| eprintln!("{line}"));
+            lines.collect::<Vec<_>>().join("\n")
         });
         Self {
             process,
+            log: Some(log),
             _state: state,
         }
+    }
+
+    /// Log of a container that ends by itself.
+    pub(super) fn log_of_ended(mut self) -> String {
+        self.process.child.wait().unwrap();
+        self.log.take().unwrap().join().unwrap()
     }
 
     /// Report on the state that the run began with, once it is known.

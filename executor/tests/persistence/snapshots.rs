@@ -1,12 +1,15 @@
 //! Snapshots of a command that goes on, and other sandboxes that begin with them.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crds::contract::control::{Grant, Init};
 use crds::contract::persistence::PersistenceLevel::{self, Memory, Root};
 use crds::contract::persistence::RootMechanism::{self, Archive, Node, Overlay};
-use crds::contract::persistence::{SnapshotRequest, SnapshotSource};
+use crds::contract::persistence::{LayerRequest, SnapshotRequest, SnapshotSource};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -261,6 +264,8 @@ fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
     image(&parent);
     let whole = parent.image.path().join("etc/whole");
     fs::rename(whole.join("of-image"), whole.join("file")).unwrap();
+    // Left out, and no obstacle.
+    fs::create_dir(etc.join(".wh.odd")).unwrap();
     let container = parent.run(Root, None, &shell("sleep 1000"));
     let report = take(&container, "one", Root, &[]);
     assert_eq!(report["kept"]["level"], "Root", "{report}");
@@ -315,6 +320,146 @@ fn save_ends_a_copy_that_is_being_made() {
     assert!(answer.starts_with(number), "{answer}");
 }
 
+/// Status, head and body of the response to a request for the changed files of a snapshot.
+fn layer(container: &Container, grant: Grant) -> (u16, String, Vec<u8>) {
+    let token = message(grant).sign(&signer()).unwrap();
+    let authorization = format!("Bearer {token}");
+    let headers = [("Authorization", &*authorization)];
+    let mut stream = crate::client::send(container.address, "GET /v1/layer", &headers, b"");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), answer[end + 4..].to_vec())
+}
+
+fn layer_of(container: &Container, id: &str, key: char) -> (u16, String, Vec<u8>) {
+    let request = LayerRequest {
+        id: id.into(),
+        key: key.to_string().repeat(43),
+    };
+    layer(container, Grant::Layer(request))
+}
+
+/// Entries of a layer: path, kind, owner and mode, and content or target.
+fn entries(layer: &[u8]) -> BTreeMap<String, (tar::EntryType, String, String)> {
+    let mut archive = tar::Archive::new(layer);
+    let entries = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let header = entry.header().clone();
+        let (uid, gid) = (header.uid().unwrap(), header.gid().unwrap());
+        let access = format!("{uid}:{gid} {:o}", header.mode().unwrap());
+        let path = String::from_utf8(entry.path_bytes().into_owned()).unwrap();
+        let target = entry.link_name_bytes();
+        let target = target.map(|target| String::from_utf8(target.into_owned()).unwrap());
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        let content = target.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
+        (path, (header.entry_type(), access, content))
+    });
+    let entries: Vec<_> = entries.collect();
+    let count = entries.len();
+    let by_path = BTreeMap::from_iter(entries);
+    assert_eq!(by_path.len(), count, "a path comes twice");
+    by_path
+}
+
+/// Changes of all kinds that a layer has its own form for.
+const CHANGE_FILES: &str = "echo changed > /etc/of-image; rm /etc/removed
+    echo one > /etc/one; ln /etc/one /etc/two; ln -s one /etc/link
+    chmod 4750 /etc/one; truncate -s 3000000 /etc/sparse; echo end >> /etc/sparse
+    rm -r /etc/whole; mkdir /etc/whole; echo new > /etc/whole/new
+    echo changed > /etc/outer/inner/changed; echo up; sleep 1000";
+
+#[test]
+fn changed_files_of_a_snapshot_are_a_layer_of_an_image() {
+    let test = "changed_files_of_a_snapshot_are_a_layer_of_an_image";
+    for mechanism in [Overlay, Archive] {
+        let Some(sandbox) = Sandbox::new(test, mechanism) else {
+            return;
+        };
+        let etc = sandbox.image.path().join("etc");
+        for name in ["whole/old", "outer/inner/changed", "outer/inner/kept"] {
+            fs::create_dir_all(etc.join(name).parent().unwrap()).unwrap();
+            fs::write(etc.join(name), "of the image").unwrap();
+        }
+        let mut container = sandbox.run(Root, None, &shell(CHANGE_FILES));
+        assert_eq!(container.line(), "up");
+        let report = take(&container, "one", Root, &[]);
+        assert_eq!(report["kept"]["level"], "Root", "{report}");
+        let (status, head, body) = layer_of(&container, "one", 'E');
+        assert_eq!(status, 200, "{head}");
+        let length = format!("content-length: {}", body.len());
+        assert!(
+            head.contains(&length) && head.contains("x-sandbox-architecture: "),
+            "{head}"
+        );
+
+        let found = entries(&body);
+        let file = |path: &str| {
+            let entry = found.get(path);
+            let (kind, access, content) = entry.unwrap_or_else(|| panic!("{path}: {found:?}"));
+            assert!(kind.is_file(), "{path} is {kind:?}");
+            (&**access, &**content)
+        };
+        assert_eq!(file("etc/of-image").1, "changed\n");
+        assert_eq!(file("etc/.wh.removed").1, "");
+        assert_eq!(file("etc/one"), ("0:0 4750", "one\n"));
+        assert_eq!(found["etc/two"].0, tar::EntryType::Link);
+        assert_eq!(found["etc/two"].2, "etc/one");
+        assert_eq!(found["etc/link"].0, tar::EntryType::Symlink);
+        assert_eq!(found["etc/link"].2, "one");
+        let sparse = file("etc/sparse").1;
+        assert!(sparse.len() == 3_000_004 && sparse.ends_with("\0end\n"));
+        assert_eq!(file("etc/whole/new").1, "new\n");
+        assert_eq!(file("etc/outer/inner/changed").1, "changed\n");
+        // Hidden are these and no others, by either form of markers.
+        let is_marker = |path: &&String| path.starts_with("etc/") && path.contains(".wh.");
+        let markers = found.keys().filter(is_marker);
+        let markers: Vec<_> = markers.map(String::as_str).collect();
+        let hidden = match mechanism {
+            Overlay => "etc/whole/.wh..wh..opq",
+            _ => "etc/whole/.wh.old",
+        };
+        assert_eq!(markers, ["etc/.wh.removed", hidden], "{mechanism:?}");
+        assert!(!found.contains_key("etc/outer/inner/kept"));
+
+        // The same again, also for the program that container runtimes agree with.
+        assert_eq!(layer_of(&container, "one", 'E').2, body);
+        let path = sandbox.volumes.store().join("layer.tar");
+        fs::write(&path, &body).unwrap();
+        let listed = Command::new("tar").arg("-tf").arg(&path).output().unwrap();
+        let errors = String::from_utf8_lossy(&listed.stderr);
+        assert!(listed.status.success() && errors.is_empty(), "{errors}");
+
+        let detail = |(status, _, body): (u16, String, Vec<u8>)| {
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            (status, body["detail"].as_str().unwrap().to_owned())
+        };
+        let (status, said) = detail(layer_of(&container, "one", 'M'));
+        assert!(status == 409 && said.contains("damaged"), "{said}");
+        assert_eq!(detail(layer_of(&container, "two", 'E')).0, 404);
+        assert_eq!(detail(layer_of(&container, "../one", 'E')).0, 400);
+        assert_eq!(detail(layer(&container, Grant::Ready)).0, 403);
+        assert_eq!(container.request("GET /v1/layer", &[], b"").status, 401);
+
+        // A damaged archive is noticed before the response begins.
+        let archive = sandbox.snapshot("one").join("root");
+        let mut bytes = fs::read(&archive).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        fs::write(&archive, bytes).unwrap();
+        let (status, said) = detail(layer_of(&container, "one", 'E'));
+        assert!(status == 409 && said.contains("damaged"), "{said}");
+
+        let report = take(&container, "files", PersistenceLevel::Workspace, &[]);
+        assert_eq!(report["kept"]["level"], "Workspace", "{report}");
+        let (status, said) = detail(layer_of(&container, "files", 'E'));
+        assert_eq!((status, &*said), (409, "the snapshot has no changed files"));
+    }
+}
+
 #[test]
 fn start_with_a_damaged_or_foreign_snapshot_fails() {
     let test = "start_with_a_damaged_or_foreign_snapshot_fails";
@@ -327,14 +472,9 @@ fn start_with_a_damaged_or_foreign_snapshot_fails() {
     let snapshot = parent.snapshot("one");
     let fails = |init: &Init, from: Option<&PathBuf>| {
         let child = Sandbox::new(test, Archive).unwrap();
-        let container = child.run(Memory, from, init);
-        let report = ready(container.address, 20).json();
-        assert_eq!(report["state"], "exited", "{report}");
-        let detail = report["detail"].as_str().unwrap().to_owned();
-        detail
-            .strip_prefix("cannot begin with the snapshot: ")
-            .unwrap()
-            .to_owned()
+        let log = child.run(Memory, from, init).log_of_ended();
+        let (_, detail) = log.split_once("cannot begin with the snapshot: ").unwrap();
+        detail.split('"').next().unwrap().to_owned()
     };
     let other = fails(&begin("one", 'M'), Some(&snapshot));
     assert!(other.contains("damaged"), "{other}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
+use http::StatusCode;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use reqwest::{Body, RequestBuilder, Response, Url};
 use tokio_util::io::ReaderStream;
@@ -49,15 +50,8 @@ impl Registry {
     ) -> Result<bool, RegistryError> {
         let what = format!("{} {}", reference.whole(), blob.digest);
         let origin = own_origin(reference, credentials, PUSH);
-        let head = self.url(&origin, &format!("blobs/{}", blob.digest));
-        match self
-            .send(&origin, &what, || self.0.client.head(&head))
-            .await
-        {
-            Ok(_) => return Ok(false),
-            // The response to HEAD has no body that says why; that of the upload has one.
-            Err(RegistryError::NotFound { .. } | RegistryError::Denied { .. }) => {}
-            Err(error) => return Err(error),
+        if self.has_blob(&origin, blob, &what).await? {
+            return Ok(false);
         }
         let start = self.url(&origin, "blobs/uploads/");
         let empty = |request: RequestBuilder| request.header(CONTENT_LENGTH, 0);
@@ -73,6 +67,55 @@ impl Registry {
         };
         self.send(&origin, &what, put).await?;
         Ok(true)
+    }
+
+    async fn has_blob(
+        &self,
+        origin: &Origin<'_>,
+        blob: &Descriptor,
+        what: &str,
+    ) -> Result<bool, RegistryError> {
+        let head = self.url(origin, &format!("blobs/{}", blob.digest));
+        match self.send(origin, what, || self.0.client.head(&head)).await {
+            Ok(_) => Ok(true),
+            // The response to HEAD has no body that says why; that of the upload has one.
+            Err(RegistryError::NotFound { .. } | RegistryError::Denied { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the repository of `to` has a blob of `from`, by a mount if both are in one
+    /// registry. Registries are free not to mount.
+    pub async fn mount_blob(
+        &self,
+        from: &Reference,
+        to: &Reference,
+        blob: &Descriptor,
+        credentials: &Credentials,
+    ) -> Result<bool, RegistryError> {
+        let what = format!("{} {}", to.whole(), blob.digest);
+        let origin = own_origin(to, credentials, PUSH);
+        if self.has_blob(&origin, blob, &what).await? {
+            return Ok(true);
+        }
+        if from.registry() != to.registry() {
+            return Ok(false);
+        }
+        let path = format!(
+            "blobs/uploads/?mount={}&from={}",
+            blob.digest,
+            from.repository()
+        );
+        let url = self.url(&origin, &path);
+        let mount = || self.0.uploads.post(&url).header(CONTENT_LENGTH, 0);
+        match self.send(&origin, &what, mount).await {
+            Ok(response) => Ok(response.status() == StatusCode::CREATED),
+            Err(RegistryError::Unreachable { what, cause }) => {
+                Err(RegistryError::Unreachable { what, cause })
+            }
+            // The upload says why.
+            Err(_) => Ok(false),
+        }
     }
 
     /// Names a manifest or index, whose parts were uploaded before, by the tag of `reference`.

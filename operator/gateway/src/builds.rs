@@ -17,6 +17,8 @@ pub(crate) mod logs;
 mod make;
 mod outcome;
 mod registries;
+mod snapshot_image;
+mod snapshot_layer;
 mod store;
 mod submit;
 mod usage;
@@ -39,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::GatewayConfig;
+use crate::supervisors::Supervisors;
 use index::BuildIndex;
 use logs::FollowedLogs;
 use store::BuildStore;
@@ -47,6 +50,7 @@ use usage::UsageRecorder;
 pub(crate) use error::BuildError;
 pub(crate) use form::BuildForm;
 pub use registries::{Registries, RegistryArgs};
+pub(crate) use snapshot_image::SnapshotImage;
 
 /// Bytes of the form of a build, most of them its context.
 pub(crate) const MAX_FORM_BYTES: usize = 256 << 20;
@@ -60,6 +64,9 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(50);
 /// Build contexts that are read at once, each with a thread and less than 1 MiB, or 8 MiB if its
 /// files are kept, which take up to 256 MiB of disk until the image is made.
 const MAX_CONCURRENT_UPLOADS: usize = 16;
+/// Images of snapshots that are made at once. Each takes up to 1 GiB of disk: its layer, and one that
+/// is copied.
+const MAX_SNAPSHOT_IMAGES: usize = 1;
 /// Age at which a build that is not finished was interrupted: its replica has ended.
 const MAX_UNFINISHED: SignedDuration = SignedDuration::from_secs(150);
 /// The same of a full build, which the controller ends, also in the queue.
@@ -75,8 +82,10 @@ pub(crate) struct Builds {
     store: BuildStore,
     usage: UsageRecorder,
     uploads: Arc<Semaphore>,
+    snapshot_images: Arc<Semaphore>,
     logs: Arc<FollowedLogs>,
     metrics: Arc<GatewayMetrics>,
+    supervisors: Arc<dyn Supervisors>,
     /// Builds and logs in the background, and their end with the process.
     running: TaskTracker,
     stopping: CancellationToken,
@@ -99,6 +108,7 @@ impl Builds {
         client: &kube::Client,
         config: Arc<GatewayConfig>,
         metrics: Arc<GatewayMetrics>,
+        supervisors: Arc<dyn Supervisors>,
     ) -> Self {
         let index = Arc::<BuildIndex>::default();
         let store = BuildStore::new(client, &config.namespace, index.clone());
@@ -106,12 +116,14 @@ impl Builds {
             usage: UsageRecorder::new(store.clone()),
             logs: Arc::default(),
             uploads: Arc::new(Semaphore::new(MAX_CONCURRENT_UPLOADS)),
+            snapshot_images: Arc::new(Semaphore::new(MAX_SNAPSHOT_IMAGES)),
             running: TaskTracker::new(),
             stopping: CancellationToken::new(),
             store,
             index,
             config,
             metrics,
+            supervisors,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod runtime_status;
 mod sandbox_snapshots;
 mod sandboxes;
 mod serve;
+mod supervisors;
 mod warm_configs;
 
 use std::sync::Arc;
@@ -57,7 +58,7 @@ struct GatewayParts {
     config: Arc<GatewayConfig>,
     api: Router,
     builds: Arc<Builds>,
-    proxy: Proxy,
+    proxy: Arc<Proxy>,
     metrics: Arc<GatewayMetrics>,
     /// Memory of client connections and request heads.
     memory: ClientMemory,
@@ -77,13 +78,15 @@ impl Gateway {
         let registry = &config.vitals.metrics;
         registry.add(|registry| metrics.register(registry));
         refresh_gauges(&config.vitals, &memory, &metrics);
-        let builds = Arc::new(Builds::new(client, config.clone(), metrics.clone()));
         let sandboxes = sandboxes::Sandboxes::new(client, config.clone(), index, keys);
-        let api = api::Api::new(client, sandboxes.clone(), tenants, builds.clone());
+        let proxy = Arc::new(Proxy::new(sandboxes.clone(), metrics.clone()));
+        let builds = Builds::new(client, config.clone(), metrics.clone(), proxy.clone());
+        let builds = Arc::new(builds);
+        let api = api::Api::new(client, sandboxes, tenants, builds.clone());
         Self(Arc::new(GatewayParts {
             api: api::router(api),
             builds,
-            proxy: Proxy::new(sandboxes, metrics.clone()),
+            proxy,
             config,
             metrics,
             memory,

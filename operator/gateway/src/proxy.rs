@@ -17,6 +17,7 @@ pub(super) mod pod_network;
 pub mod properties;
 mod response_rewrite;
 mod route;
+mod supervisor;
 mod upgrade;
 mod upstream;
 mod wake;

@@ -16,6 +16,8 @@ mod observability;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod snapshot_images;
+#[cfg(test)]
 mod snapshot_starts;
 #[cfg(test)]
 mod snapshots;

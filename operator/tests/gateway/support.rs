@@ -2,6 +2,8 @@
 //! with a sandbox behind it.
 
 pub(crate) mod build_client;
+pub(crate) mod fake_registry;
 pub(crate) mod gateway_fixture;
+pub(crate) mod layer_pod;
 pub(crate) mod snapshot_client;
 pub(crate) mod socket_fixture;

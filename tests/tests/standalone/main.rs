@@ -31,4 +31,5 @@ mod replay_v0;
 mod replay_v1_app;
 mod restart;
 mod sessions;
+mod snapshot_images;
 mod warm_pods;

@@ -110,7 +110,7 @@ impl ArchiveWriter {
     }
 
     /// Aborts the response, so that the client sees an incomplete body.
-    pub(super) fn fail(&mut self, error: io::Error) {
+    pub(crate) fn fail(&mut self, error: io::Error) {
         // An error means that the client has disconnected.
         let _ = self.push(Err(error));
     }

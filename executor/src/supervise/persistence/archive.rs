@@ -4,6 +4,7 @@
 mod changes;
 mod entry;
 mod header;
+mod layer;
 mod list;
 mod metadata;
 mod pack;
@@ -25,6 +26,7 @@ use rustix::fd::OwnedFd;
 use rustix::rand::GetRandomFlags;
 
 use self::header::{ArchiveHeader, SALT_BYTES, VERSION};
+pub(super) use self::layer::LayerArchive;
 use self::list::FileList;
 use self::pack::Packed;
 use self::seal::{Opener, Sealer, StateKey};
@@ -269,6 +271,21 @@ impl ArchiveFile<'_> {
         let tree = Tree::open(root, excluded)?;
         unpack_file(file, &header, &key, limits, &tree).map(Some)
     }
+}
+
+/// Verifies an archive, for a layer of its content. `None` if there is none.
+pub(super) fn open_layer(
+    store: &Store,
+    name: &str,
+    key: &str,
+    limits: SaveLimits,
+    deadline: Deadline,
+) -> Result<Option<LayerArchive>, StateError> {
+    let Some((file, header)) = open(store, name)? else {
+        return Ok(None);
+    };
+    let key = StateKey::from_text(key)?;
+    LayerArchive::new(file, header, key, limits, deadline).map(Some)
 }
 
 fn unpack_file(

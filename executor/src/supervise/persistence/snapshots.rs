@@ -2,12 +2,14 @@
 //! the start of other sandboxes with them (`docs/specs/supervisor.md`, section 12).
 
 mod begin;
+mod layer;
 mod meta;
 mod take;
 
 use crds::contract::persistence::StateAccess;
 
 pub(super) use self::begin::PendingSnapshot;
+pub(in crate::supervise) use self::layer::{Layer, LayerError, LayerSource};
 pub(in crate::supervise) use self::take::interrupt;
 
 /// Directory of a snapshot with processes.

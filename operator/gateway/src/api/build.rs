@@ -33,9 +33,9 @@ enum ImageAnswer {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct AcceptedBuild {
+pub(super) struct AcceptedBuild {
     /// Id for `/build_status`.
-    build_id: String,
+    pub(super) build_id: String,
 }
 
 /// Progress of a build.

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod image;
 mod info;
 mod list;
 mod read;
@@ -10,12 +11,13 @@ mod template;
 
 use super::endpoint::Endpoint;
 
-pub(super) fn endpoints() -> [Endpoint; 5] {
+pub(super) fn endpoints() -> [Endpoint; 6] {
     [
         create::endpoint(),
         list::endpoint(),
         read::endpoint(),
         delete::endpoint(),
         start::endpoint(),
+        image::endpoint(),
     ]
 }

@@ -26,6 +26,10 @@ pub(crate) enum BuildError {
     IllegalTarget(String),
     #[error("{reference} is not in the repository {prefix}/runtime of this API key")]
     ForeignReference { reference: String, prefix: String },
+    #[error("{0} is the name of another image already")]
+    Taken(String),
+    #[error("too many images are being made; try again")]
+    Busy,
     #[error("the form did not arrive within {} s", super::UPLOAD_TIMEOUT.as_secs())]
     Timeout,
     #[error("this API key has {max} image builds; those that are not used for 14 days are deleted")]
@@ -47,6 +51,8 @@ impl BuildError {
     pub(crate) fn kind(&self) -> (StatusCode, &'static str) {
         match self {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
+            Self::Taken(_) => (StatusCode::CONFLICT, "taken"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::ManyLogs => (StatusCode::SERVICE_UNAVAILABLE, "many-logs"),
             Self::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "not-synced"),
             Self::Cluster(SandboxError::Refused(_)) => (StatusCode::BAD_REQUEST, "refused"),

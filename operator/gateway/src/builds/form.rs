@@ -124,13 +124,13 @@ async fn read_context(field: &mut Field<'_>, keep_files: bool) -> Result<BuildCo
 }
 
 /// Reads chunks that another task sends.
-struct ChunkReader {
+pub(super) struct ChunkReader {
     receiver: mpsc::Receiver<Bytes>,
     chunk: Bytes,
 }
 
 impl ChunkReader {
-    fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
+    pub(super) fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
         Self {
             receiver,
             chunk: Bytes::new(),

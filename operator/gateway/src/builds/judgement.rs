@@ -71,7 +71,7 @@ impl Builds {
 
     /// Returns whether an image is directly below the tenant's prefix, where the credentials of the
     /// gateway are used for the tenant. Further below, there may be the prefix of another one.
-    fn is_of_tenant(&self, tenant: &Tenant, reference: &str) -> bool {
+    pub(super) fn is_of_tenant(&self, tenant: &Tenant, reference: &str) -> bool {
         let repository = image_reference::parse(reference).map(|parsed| parsed.repository);
         let below = repository.and_then(|name| name.strip_prefix(self.registry_prefix(tenant)));
         let name = below.and_then(|below| below.strip_prefix('/'));

@@ -20,6 +20,7 @@ use super::judgement::unknown_parent;
 use super::layer::{self, LayerError};
 use super::outcome::{Failure, Made};
 use super::registries::Registries;
+use super::snapshot_layer::SnapshotLayer;
 use shared::image_builds::reason::{DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, REGISTRY_ERROR};
 
 /// Time of one build.
@@ -40,6 +41,8 @@ pub(super) struct Task {
     pub(super) build: Arc<ImageBuild>,
     /// Files for a layer, with what bounds their number on disk.
     pub(super) files: Option<(ContextFiles, OwnedSemaphorePermit)>,
+    /// Snapshot whose changed files are the layer.
+    pub(super) snapshot: Option<SnapshotLayer>,
     /// Instructions of a full build.
     pub(super) dockerfile: String,
     /// The base image has to be in the registry.
@@ -102,6 +105,10 @@ impl Builds {
         if let Some((files, _permit)) = task.files.take() {
             return self.append(registries, &task.build, &base, files).await;
         }
+        if let Some(snapshot) = task.snapshot.take() {
+            let making = self.append_snapshot(registries, &task.build, &base, snapshot);
+            return Box::pin(making).await;
+        }
         let found = match registries.names(&base).await {
             Ok(false) if !task.is_foreign_parent => return Ok(Made::default()),
             Ok(_) => registries.find(&base).await,
@@ -146,10 +153,7 @@ impl Builds {
         let parent = parent.map_err(|error| not_appended(spec, &error))?;
         let owner = parent.label(OWNER_LABEL).and_then(parse_owner);
         let (layer, file) = write_layer(files, owner.unwrap_or(DEFAULT_OWNER)).await?;
-        let labels = BTreeMap::from([
-            (CONTEXT_LABEL.to_owned(), spec.context_digest.clone()),
-            (TENANT_LABEL.to_owned(), spec.tenant.clone()),
-        ]);
+        let labels = labels(spec);
         let addition = Addition {
             layer: &layer,
             file: file.path(),
@@ -187,6 +191,14 @@ async fn write_layer(files: ContextFiles, owner: Owner) -> Result<(Layer, NamedT
     })
 }
 
+/// Labels of an image that was made here.
+pub(super) fn labels(spec: &ImageBuildSpec) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (CONTEXT_LABEL.to_owned(), spec.context_digest.clone()),
+        (TENANT_LABEL.to_owned(), spec.tenant.clone()),
+    ])
+}
+
 fn parse_owner(label: &str) -> Option<Owner> {
     let (uid, gid) = label.split_once(':')?;
     Some(Owner {
@@ -195,7 +207,7 @@ fn parse_owner(label: &str) -> Option<Owner> {
     })
 }
 
-fn not_appended(spec: &ImageBuildSpec, error: &AppendError) -> Failure {
+pub(super) fn not_appended(spec: &ImageBuildSpec, error: &AppendError) -> Failure {
     let parent = spec.base.as_deref().unwrap_or_default();
     match error {
         AppendError::Registry(RegistryError::NotFound { .. }) => {

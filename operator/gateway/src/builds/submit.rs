@@ -27,6 +27,14 @@ const MAX_ROUNDS: u32 = 4;
 /// Characters of the message of a failure.
 const MAX_MESSAGE: usize = 1000;
 
+/// The one build of a target.
+#[derive(Debug)]
+pub(super) enum Claim {
+    Known(Arc<ImageBuild>),
+    /// Created by this call, which has to make the image.
+    New(Arc<ImageBuild>),
+}
+
 impl Builds {
     /// Reads a form and accepts its build. Returns the id.
     pub(crate) async fn submit(
@@ -66,41 +74,62 @@ impl Builds {
         let files = form.context.files.take();
         let dockerfile = std::mem::take(&mut form.context.dockerfile);
         let spec = self.spec(tenant, form, &judgement)?;
+        let build = match self.claim(&spec).await? {
+            Claim::Known(known) => return Ok(self.reuse(&known, &spec)),
+            Claim::New(build) => build,
+        };
+        let (id, mode) = (build.name_any(), spec.mode);
+        let registries = self.registries().filter(|_| judgement.failure.is_none());
+        let Some(registries) = registries else {
+            let outcome = judgement.failure.map_or(Ok(Made::default()), Err);
+            let result = self.finish(&build, outcome, began.1).await?;
+            return Ok((id, Some((mode, result))));
+        };
+        let task = Task {
+            build,
+            files: files
+                .filter(|_| mode != BuildMode::Alias)
+                .map(|files| (files, permit)),
+            snapshot: None,
+            dockerfile,
+            is_foreign_parent: judgement.is_foreign_parent,
+            began,
+        };
+        self.running.spawn(self.clone().make(registries, task));
+        Ok((id, None))
+    }
+
+    /// Finds the build of a target, or creates it.
+    pub(super) async fn claim(&self, spec: &ImageBuildSpec) -> Result<Claim, BuildError> {
         for _ in 0..MAX_ROUNDS {
-            if let Some(known) = self.store.look_up(&tenant.name, &spec.target).await? {
+            if let Some(known) = self.store.look_up(&spec.tenant, &spec.target).await? {
                 if known.phase() == BuildPhase::Failed || is_interrupted(&known, Timestamp::now()) {
                     self.store.delete(&known).await?;
                     continue;
                 }
-                return Ok(self.reuse(&known, &spec));
+                return Ok(Claim::Known(known));
             }
-            if self.index.count(&tenant.name) >= MAX_BUILDS_PER_TENANT {
+            if self.index.count(&spec.tenant) >= MAX_BUILDS_PER_TENANT {
                 let max = MAX_BUILDS_PER_TENANT;
                 return Err(BuildError::TooMany { max });
             }
-            let Some(build) = self.store.create(spec.clone()).await? else {
-                continue;
-            };
-            let (id, mode) = (build.name_any(), spec.mode);
-            let registries = self.registries().filter(|_| judgement.failure.is_none());
-            let Some(registries) = registries else {
-                let outcome = judgement.failure.map_or(Ok(Made::default()), Err);
-                let result = self.finish(&build, outcome, began.1).await?;
-                return Ok((id, Some((mode, result))));
-            };
-            let task = Task {
-                build,
-                files: files
-                    .filter(|_| mode != BuildMode::Alias)
-                    .map(|files| (files, permit)),
-                dockerfile,
-                is_foreign_parent: judgement.is_foreign_parent,
-                began,
-            };
-            self.running.spawn(self.clone().make(registries, task));
-            return Ok((id, None));
+            if let Some(build) = self.store.create(spec.clone()).await? {
+                return Ok(Claim::New(build));
+            }
         }
         Err(SandboxError::Timeout.into())
+    }
+
+    /// Checks that a reference is in the tenant's repository of runtime images.
+    pub(super) fn check_own(&self, tenant: &Tenant, reference: &str) -> Result<(), BuildError> {
+        let parsed = image_reference::parse(reference);
+        if parsed.is_some_and(|parsed| self.is_own(tenant, parsed.repository)) {
+            return Ok(());
+        }
+        Err(BuildError::ForeignReference {
+            reference: reference.to_owned(),
+            prefix: self.registry_prefix(tenant).to_owned(),
+        })
     }
 
     /// Describes the build, with the references that the tenant may use.
@@ -120,13 +149,7 @@ impl Builds {
         let is_new = |tag: &str| self.index.by_reference(&tenant.name, tag).is_none();
         tags.retain(|tag| *tag != target && is_new(tag));
         for reference in tags.iter().chain([&target]) {
-            let parsed = image_reference::parse(reference);
-            if !parsed.is_some_and(|parsed| self.is_own(tenant, parsed.repository)) {
-                return Err(BuildError::ForeignReference {
-                    reference: reference.clone(),
-                    prefix: self.registry_prefix(tenant).to_owned(),
-                });
-            }
+            self.check_own(tenant, reference)?;
         }
         let base = judgement.base.clone();
         let digest = base.as_deref().and_then(image_reference::parse);
@@ -174,7 +197,7 @@ impl Builds {
         })
     }
 
-    fn reuse(
+    pub(super) fn reuse(
         &self,
         known: &Arc<ImageBuild>,
         spec: &ImageBuildSpec,
@@ -199,7 +222,7 @@ impl Builds {
     }
 }
 
-fn is_tagged(reference: &str) -> bool {
+pub(super) fn is_tagged(reference: &str) -> bool {
     let parsed = image_reference::parse(reference);
     parsed.is_some_and(|parsed| parsed.tag.is_some() && parsed.digest.is_none())
 }

@@ -74,6 +74,13 @@ impl Proxy {
         let is_plugin = own.is_none() && entry.has_plugin(&route.port);
         let server = || entry.port(RUNTIME).filter(|_| is_plugin);
         let port = own.or_else(server).ok_or(ProxyError::UnknownPort)?;
+        let ip = self.pod_address(entry)?;
+        let mut upstream = self.upstreams.upstream(&self.sandboxes, entry, ip, port)?;
+        upstream.plugin = is_plugin.then(|| route.port.clone());
+        Ok(upstream)
+    }
+
+    pub(super) fn pod_address(&self, entry: &Entry) -> Result<IpAddr, ProxyError> {
         let ip = entry.status.pod_ip.as_deref();
         let ip: IpAddr = ip
             .ok_or(ProxyError::NotReady)?
@@ -83,9 +90,7 @@ impl Proxy {
             tracing::warn!(key = %entry.key, %ip, "status.podIP is not an address of a Pod");
             return Err(ProxyError::Unreachable);
         }
-        let mut upstream = self.upstreams.upstream(&self.sandboxes, entry, ip, port)?;
-        upstream.plugin = is_plugin.then(|| route.port.clone());
-        Ok(upstream)
+        Ok(ip)
     }
 }
 
@@ -141,7 +146,7 @@ impl Upstreams {
         }
     }
 
-    fn upstream(
+    pub(super) fn upstream(
         &self,
         sandboxes: &Sandboxes,
         entry: &Entry,

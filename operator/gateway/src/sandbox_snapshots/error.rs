@@ -16,6 +16,14 @@ pub(crate) enum SnapshotError {
     Failed(String),
     #[error("the snapshot does not say what its sandbox ran, so none can start from it")]
     NoTemplate,
+    #[error("the sandbox of the snapshot does not run")]
+    SourceNotRunning,
+    #[error(
+        "a snapshot of level Workspace has no files outside of the workspace, so it is no image"
+    )]
+    NoImage,
+    #[error("the snapshot does not say which image its sandbox ran")]
+    UnknownImage,
     #[error("this API key has {max} snapshots: delete one before the next")]
     TooMany { max: u32 },
     #[error("the cluster lacks the resource SandboxSnapshot")]
@@ -31,10 +39,11 @@ impl SnapshotError {
     pub(crate) fn kind(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unknown => (StatusCode::NOT_FOUND, "unknown-snapshot"),
-            Self::NotRunning(_) => (StatusCode::CONFLICT, "not-running"),
+            Self::NotRunning(_) | Self::SourceNotRunning => (StatusCode::CONFLICT, "not-running"),
             Self::NotReady(_) => (StatusCode::CONFLICT, "snapshot-not-ready"),
             Self::Failed(_) => (StatusCode::CONFLICT, "snapshot-failed"),
             Self::NoTemplate => (StatusCode::CONFLICT, "snapshot-template"),
+            Self::NoImage | Self::UnknownImage => (StatusCode::CONFLICT, "snapshot-image"),
             Self::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "too-many-snapshots"),
             Self::NotInstalled => (StatusCode::SERVICE_UNAVAILABLE, "not-installed"),
             Self::Cluster(error @ (SandboxError::Refused(_) | SandboxError::TooLarge)) => {

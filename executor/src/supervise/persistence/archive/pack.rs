@@ -118,6 +118,10 @@ impl<W: Write> Packer<W> {
     }
 
     fn gone(&mut self, path: &[u8]) -> Result<(), StateError> {
+        if has_whiteout_name(path) {
+            // No image has such a file.
+            return Ok(());
+        }
         self.count()?;
         self.hide(path)
     }

@@ -9,23 +9,28 @@ use kube::ResourceExt as _;
 use crate::GatewayConfig;
 use crate::sandbox_snapshots::SnapshotError;
 
+pub(super) fn check_ready(snapshot: &SandboxSnapshot) -> Result<(), SnapshotError> {
+    match snapshot.phase() {
+        SnapshotPhase::Pending => Err(SnapshotError::NotReady("pending")),
+        SnapshotPhase::Saving => Err(SnapshotError::NotReady("saving")),
+        SnapshotPhase::Failed => {
+            let unknown = || "its controller gave no reason".to_owned();
+            let status = snapshot.status.as_ref();
+            let reason = status.and_then(|status| status.message.clone());
+            Err(SnapshotError::Failed(reason.unwrap_or_else(unknown)))
+        }
+        SnapshotPhase::Ready => Ok(()),
+    }
+}
+
 /// Returns the spec without session and environment. The snapshot must be ready.
 pub(super) fn spec(
     mut snapshot: SandboxSnapshot,
     config: &GatewayConfig,
 ) -> Result<SandboxSpec, SnapshotError> {
-    let (name, phase) = (snapshot.name_any(), snapshot.phase());
+    check_ready(&snapshot)?;
+    let name = snapshot.name_any();
     let status = snapshot.status.take().unwrap_or_default();
-    match phase {
-        SnapshotPhase::Pending => return Err(SnapshotError::NotReady("pending")),
-        SnapshotPhase::Saving => return Err(SnapshotError::NotReady("saving")),
-        SnapshotPhase::Failed => {
-            let unknown = || "its controller gave no reason".to_owned();
-            let reason = status.message.unwrap_or_else(unknown);
-            return Err(SnapshotError::Failed(reason));
-        }
-        SnapshotPhase::Ready => {}
-    }
     let template = status.template.map(serde_json::from_value::<SandboxSpec>);
     let template = match template {
         Some(Ok(template)) if template.image.is_some() => template,
