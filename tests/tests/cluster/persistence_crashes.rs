@@ -39,7 +39,7 @@ const PROCESSES: &str = "grep -lsx python3 /proc/[0-9]*/comm | xargs -r grep -ls
 
 /// The process of CRIU in a Pod.
 fn criu(pod: &Pod) -> Option<String> {
-    let uid = pod.uid().unwrap();
+    let uid = pod.uid()?;
     let cgroups = [uid.clone(), uid.replace('-', "_")];
     fs::read_dir("/proc").unwrap().find_map(|entry| {
         let path = entry.unwrap().path();
