@@ -1,4 +1,4 @@
-//! The README's first session, as the script that it names.
+//! The scripts that the README names.
 
 use tests::binaries::root;
 use tests::standalone::Standalone;
@@ -19,4 +19,21 @@ fn first_session_of_the_readme_works() {
     };
     run(standalone);
     run(Standalone::start(state.path(), &path));
+}
+
+#[test]
+fn forks_of_the_readme_work() {
+    let Some(Fixture { standalone, .. }) = fixture_with(&[]) else {
+        return;
+    };
+    let script = root().join("examples/forks.sh");
+    let output = standalone.run(script.to_str().unwrap(), &[]);
+    assert_eq!(
+        output
+            .matches("began at level Root: prepared a file")
+            .count(),
+        3,
+        "{output}"
+    );
+    assert!(output.ends_with("\na file\n"), "{output}");
 }
