@@ -133,7 +133,7 @@ fn purge_leaves_nothing(release: &Release) {
 fn the_crds_go_last() {
     let crds = || get(&["crds"])["items"].as_array().unwrap().len();
     helm(&["uninstall", "crds", "--wait"]);
-    assert_eq!(crds(), 3);
+    assert_eq!(crds(), 4);
     helm(&["install", "crds", CRDS_CHART, "--set", "keep=false"]);
     helm(&["uninstall", "crds", "--wait"]);
     until("the resources are gone", || crds() == 0);

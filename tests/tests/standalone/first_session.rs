@@ -23,11 +23,11 @@ fn first_session_of_the_readme_works() {
 
 #[test]
 fn forks_of_the_readme_work() {
-    let Some(Fixture { standalone, .. }) = fixture_with(&[]) else {
+    let Some(fixture) = fixture_with(&[]) else {
         return;
     };
     let script = root().join("examples/forks.sh");
-    let output = standalone.run(script.to_str().unwrap(), &[]);
+    let output = fixture.standalone.run(script.to_str().unwrap(), &[]);
     assert_eq!(
         output
             .matches("began at level Root: prepared a file")
