@@ -30,6 +30,8 @@ impl Supervisor {
         let mut taking = std::pin::pin!(taking);
         let report = loop {
             tokio::select! {
+                // First: it clears an interruption of an earlier copy.
+                biased;
                 report = &mut taking => break report,
                 Some(save) = self.save_requests.recv(), if came.save.is_none() => {
                     interrupt_snapshot();

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use self::meta::MemoryMeta;
 use self::shared_files::SharedFiles;
+use super::deadline::Deadline;
 use super::error::StateError;
 use super::store::{Store, read_file};
 
@@ -178,6 +179,7 @@ impl MemoryStore {
         access: &StateAccess,
         init: &Init,
         capture: &mut dyn FnMut() -> Result<(), StateError>,
+        deadline: Deadline,
     ) -> Result<u64, MemoryError> {
         let secret = secret(&access.key)?;
         let meta = current(access, &meta::without_sandbox(init), &secret)?;
@@ -191,7 +193,9 @@ impl MemoryStore {
             approve: &mut || {
                 let files = self.shared_files.as_ref();
                 files
-                    .map_or(Ok(()), |files| files.copy_to(to, access, self.limits))
+                    .map_or(Ok(()), |files| {
+                        files.copy_to(to, access, self.limits, deadline)
+                    })
                     .and_then(|()| capture())
                     .map_err(|error| error.to_string())
             },

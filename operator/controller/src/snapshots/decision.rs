@@ -10,7 +10,7 @@ use super::expiry;
 use crate::facts::PodFacts;
 use crate::reconcile::observe::Observed;
 
-/// Time from the creation of a snapshot in which its sandbox has to get ready, and the copy to be made.
+/// Time from the creation of a snapshot in which its sandbox has to get ready, and its turn to come.
 const MAX_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
 /// The next step.
@@ -47,7 +47,8 @@ pub(super) fn decide<'a>(
     ) {
         return Step::Rest;
     }
-    if is_overdue(snapshot, now) {
+    // A copy that has begun has a limit of its own.
+    if snapshot.phase() == SnapshotPhase::Pending && is_overdue(snapshot, now) {
         return Step::Fail("it could not be taken in time".into());
     }
     match check(snapshot, source) {

@@ -38,23 +38,24 @@ pub(super) async fn take(
 ) -> Result<(), CallError> {
     let entry = &source.entry;
     let claim = entry.workspace_claim();
-    let Some(others) = claim::share(&context.api(&entry.key), &claim, snapshot).await? else {
-        let gone = "the volume of the sandbox is gone".to_owned();
-        return status::fail(context, snapshot, gone).await;
-    };
     let begun = SandboxSnapshotStatus {
         phase: SnapshotPhase::Saving,
         image_digest: pod.container.image.clone(),
         sandbox_uid: Some(entry.uid.clone()),
         pod_uid: Some(pod.uid.clone()),
-        claim: Some(claim),
+        claim: Some(claim.clone()),
         tenant: entry.session().map(|session| session.tenant.clone()),
         template: template(&entry.spec),
         ..SandboxSnapshotStatus::default()
     };
+    // Before the volume is shared, so that a snapshot that fails is known to have it.
     if !status::write(context, snapshot, begun.clone()).await? {
         return Ok(());
     }
+    let Some(others) = claim::share(&context.api(&entry.key), &claim, snapshot).await? else {
+        let gone = "the volume of the sandbox is gone".to_owned();
+        return status::fail(context, snapshot, gone).await;
+    };
     let now = |context: &Context| Some(Time(context.clock.now()));
     match call(context, snapshot, source, pod, others).await {
         Ok(kept) => {

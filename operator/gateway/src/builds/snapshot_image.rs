@@ -44,8 +44,11 @@ impl Builds {
         image: SnapshotImage,
     ) -> Result<String, BuildError> {
         let began = (Instant::now(), Timestamp::now());
-        let mode = BuildMode::Append;
         let spec = self.snapshot_spec(tenant, &image)?;
+        // One that is known, also one that is being made, waits for no turn.
+        if let Some(known) = self.find_live(&spec).await? {
+            return self.reuse_image(&known, spec, began.0);
+        }
         let turn = self.snapshot_images.clone().acquire_owned();
         let turn = timeout(TURN_TIMEOUT, turn).await;
         // The semaphore is never closed.
@@ -53,16 +56,7 @@ impl Builds {
         let turn = turn.map_err(|_| BuildError::Panicked)?;
         self.synced().await?;
         let build = match self.claim(&spec).await? {
-            Claim::Known(known) if known.spec.context_digest != spec.context_digest => {
-                return Err(BuildError::Taken(spec.target));
-            }
-            Claim::Known(known) => {
-                self.reuse(&known, &spec);
-                let took = began.0.elapsed();
-                self.metrics
-                    .record_image_build(mode.name(), "existing", took);
-                return Ok(known.name_any());
-            }
+            Claim::Known(known) => return self.reuse_image(&known, spec, began.0),
             Claim::New(build) => build,
         };
         let id = build.name_any();
@@ -86,6 +80,21 @@ impl Builds {
         };
         self.running.spawn(self.clone().make(registries, task));
         Ok(id)
+    }
+
+    fn reuse_image(
+        &self,
+        known: &Arc<ImageBuild>,
+        spec: ImageBuildSpec,
+        began: Instant,
+    ) -> Result<String, BuildError> {
+        if known.spec.context_digest != spec.context_digest {
+            return Err(BuildError::Taken(spec.target));
+        }
+        self.reuse(known, &spec);
+        let (mode, took) = (spec.mode.name(), began.elapsed());
+        self.metrics.record_image_build(mode, "existing", took);
+        Ok(known.name_any())
     }
 
     fn snapshot_spec(

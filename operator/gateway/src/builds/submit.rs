@@ -99,6 +99,16 @@ impl Builds {
         Ok((id, None))
     }
 
+    /// Finds the build of a target that has been made or is being made.
+    pub(super) async fn find_live(
+        &self,
+        spec: &ImageBuildSpec,
+    ) -> Result<Option<Arc<ImageBuild>>, BuildError> {
+        let known = self.store.look_up(&spec.tenant, &spec.target).await?;
+        let now = Timestamp::now();
+        Ok(known.filter(|it| it.phase() != BuildPhase::Failed && !is_interrupted(it, now)))
+    }
+
     /// Finds the build of a target, or creates it.
     pub(super) async fn claim(&self, spec: &ImageBuildSpec) -> Result<Claim, BuildError> {
         for _ in 0..MAX_ROUNDS {

@@ -48,11 +48,11 @@ impl SharedFiles {
         snapshot: &Store,
         access: &StateAccess,
         limits: SaveLimits,
+        deadline: Deadline,
     ) -> Result<(), StateError> {
         if present().map_err(failed("read /dev/shm"))?.is_empty() {
             return Ok(());
         }
-        let deadline = Deadline::after(limits.seconds);
         let file = snapshot_file(snapshot, access);
         self.0.copy_to(file, limits, deadline).map(drop)
     }

@@ -78,6 +78,9 @@ impl Persistence {
         {
             tracing::warn!(%error, "the executor is not prepared for the snapshot");
         }
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return failed(&StateError::Interrupted.to_string());
+        }
         let limit = Duration::from_secs(copy.limits.seconds).saturating_add(HANG_GRACE);
         let copying = spawn_blocking(move || {
             let _permit = permit;
@@ -171,7 +174,7 @@ impl Copy {
         let mut bytes_of_processes = None;
         let mut reason = None;
         if let Some(processes) = &self.processes {
-            let copied = self.copy_processes(processes, folder, &mut || {
+            let copied = self.copy_processes(processes, folder, deadline, &mut || {
                 files = Some(self.copy_files(folder, deadline)?);
                 Ok(())
             });
@@ -213,6 +216,7 @@ impl Copy {
         &self,
         processes: &Result<Arc<MemoryStore>, String>,
         folder: &Store,
+        deadline: Deadline,
         capture: &mut dyn FnMut() -> Result<(), StateError>,
     ) -> Result<u64, String> {
         let store = processes.as_ref().map_err(Clone::clone)?;
@@ -220,7 +224,7 @@ impl Copy {
         let to = folder
             .folder(PROCESSES)
             .map_err(|error| error.to_string())?;
-        let copied = store.copy(self.root, &to, &self.access, init, capture);
+        let copied = store.copy(self.root, &to, &self.access, init, capture, deadline);
         copied.map_err(|error| error.to_string())
     }
 
