@@ -24,7 +24,7 @@ use crds::contract::sealing::{SealingError, SealingKey};
 use crds::contract::token::{MAX_TOKEN_BYTES, Verifier};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -212,6 +212,12 @@ impl Control {
         Ok(grant)
     }
 
+    /// Report as JSON, with the proof of this Pod.
+    fn prove_report(&self, nonce: &str, report: &impl Serialize) -> Result<Response, CallError> {
+        let body = serde_json::to_vec(report).map_err(|_| SealingError::Malformed)?;
+        Ok(self.prove(nonce, body))
+    }
+
     /// Response with the proof of this Pod.
     fn prove(&self, nonce: &str, body: Vec<u8>) -> Response {
         let identity = &self.store.identity;
@@ -291,8 +297,7 @@ async fn ready(
         Acceptance::Open(key) => report.sealing_key = Some(key.public_key().to_owned()),
         Acceptance::Done { owner, .. } => report.owner.clone_from(owner),
     }
-    let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
-    Ok(control.prove(token, body))
+    control.prove_report(token, &report)
 }
 
 /// Begins the save of the command's state, and reports on it.
@@ -312,8 +317,7 @@ async fn save(
     }
     control.saves.begin(request);
     let report = control.saves.wait_done(wait).await;
-    let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
-    Ok(control.prove(token, body))
+    control.prove_report(token, &report)
 }
 
 /// Begins a snapshot of the command, and reports on it.
@@ -341,8 +345,7 @@ async fn snapshot(
         }
     }
     let report = control.snapshots.wait_taken(&id, wait).await;
-    let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
-    Ok(control.prove(token, body))
+    control.prove_report(token, &report)
 }
 
 /// Returns whether a text can be a uid, and so the name of a directory.

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 use super::command::CommandStartError;
 use super::persistence::interrupt_snapshot;
 use super::reaper::SignalEvent;
-use super::{Supervisor, reaper, renew};
+use super::{Supervisor, executor_calls, reaper};
 
 /// Calls and signals that came while a snapshot was being taken.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Supervisor {
         let mut root = None;
         if let Some((pid, key)) = begun.processes.take() {
             let renewed = match &key {
-                Some(key) => renew::renew(self.probe_address, init, key).await,
+                Some(key) => executor_calls::renew(self.probe_address, init, key).await,
                 None => Ok(()),
             };
             match renewed {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tests::binaries::{criu_or_skip, is_root_or_skips};
 use tests::fork_session::{delete_all, fork, forks_go_on, snapshot};
 use tests::persistence_session::{
@@ -42,20 +43,12 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
 /// they have been stopped.
 #[tokio::test]
 async fn processes_survive_pauses_on_one_machine() {
-    if !is_root_or_skips() {
-        return;
-    }
-    let Some(criu) = criu_or_skip() else { return };
-    let state = tempfile::tempdir().unwrap();
-    let Some(image) = image(state.path()) else {
+    let Some((standalone, state)) = with_processes() else {
         return;
     };
-    let criu = criu.to_str().unwrap();
-    let flags = ["--memory-persistence", "--criu", criu, &image];
-    let standalone = Standalone::start(state.path(), &flags);
     let helpers = children(standalone.id());
     let rounds = full_or(250, 3);
-    let with_processes = async |image: &'static str, user: &'static str, kernel_mib| {
+    let survive = async |image: &'static str, user: &'static str, kernel_mib| {
         let body = body_with_processes(&format!("{image}-{user}"), image, user);
         let session = Session::start(standalone.api(), standalone.key(), &body).await;
         let workload = Workload {
@@ -75,9 +68,9 @@ async fn processes_survive_pauses_on_one_machine() {
         session.change_state("stop").await;
     };
     tokio::join!(
-        with_processes(IMAGE, "root", 32),
-        with_processes(IMAGE, "openhands", 32),
-        with_processes("host", "root", 0),
+        survive(IMAGE, "root", 32),
+        survive(IMAGE, "openhands", 32),
+        survive("host", "root", 0),
         with_files(),
     );
     nothing_is_left(state.path(), standalone.id(), &helpers).await;
@@ -86,17 +79,9 @@ async fn processes_survive_pauses_on_one_machine() {
 /// Forks of a sandbox that runs, one of them after a pause, and after the end of the sandbox.
 #[tokio::test]
 async fn forks_go_on_for_themselves() {
-    if !is_root_or_skips() {
-        return;
-    }
-    let Some(criu) = criu_or_skip() else { return };
-    let state = tempfile::tempdir().unwrap();
-    let Some(image) = image(state.path()) else {
+    let Some((standalone, state)) = with_processes() else {
         return;
     };
-    let criu = criu.to_str().unwrap();
-    let flags = ["--memory-persistence", "--criu", criu, &image];
-    let standalone = Standalone::start(state.path(), &flags);
     let helpers = children(standalone.id());
     for image in [IMAGE, "host"] {
         let body = body_with_processes(&format!("parent-{image}"), image, "root");
@@ -126,6 +111,18 @@ async fn forks_go_on_for_themselves() {
         assert_eq!(delete_all(&session).await, 2);
     }
     nothing_is_left(state.path(), standalone.id(), &helpers).await;
+}
+
+/// A standalone that keeps processes. `None` where it cannot run.
+fn with_processes() -> Option<(Standalone, TempDir)> {
+    if !is_root_or_skips() {
+        return None;
+    }
+    let criu = criu_or_skip()?;
+    let state = tempfile::tempdir().unwrap();
+    let image = image(state.path())?;
+    let flags = ["--memory-persistence", "--criu", criu.to_str()?, &image];
+    Some((Standalone::start(state.path(), &flags), state))
 }
 
 /// Numbers of the children of a process.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::memory::{self, MemoryStore, SavedProcesses};
 use super::snapshots::PendingSnapshot;
-use crate::supervise::prepare_save;
+use crate::supervise::executor_calls;
 
 use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded, joined};
 
@@ -144,7 +144,7 @@ impl Persistence {
         let limit = Duration::from_secs(limit);
         let time = time.map_or(limit, |time| time.min(limit));
         let begin = Instant::now();
-        match timeout(time, prepare_save::announce(address, &init)).await {
+        match timeout(time, executor_calls::prepare_save(address, &init)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the executor is not prepared for the save"),
             Err(_) => tracing::warn!("the executor does not prepare for the save in time"),

@@ -49,7 +49,7 @@ fn ended(mut container: Value, message: &str, code: i32) -> Container {
 fn supervised_termination_message_is_one_short_line() {
     let of =
         |program: &str, message: &str, code| ended(json!({"command": [program]}), message, code);
-    let executor = contract::path::EXECUTOR;
+    let executor = crds::contract::path::EXECUTOR;
     for (program, message, code, description) in [
         (executor, "x not found", 127, "exit code 127: x not found"),
         (executor, "no\n\u{1b}shell ", 1, "exit code 1: no shell"),
@@ -74,7 +74,7 @@ fn supervised_termination_message_is_one_short_line() {
 
 #[test]
 fn log_fallback_is_not_a_termination_message() {
-    let executor = json!([contract::path::EXECUTOR]);
+    let executor = json!([crds::contract::path::EXECUTOR]);
     for (policy, expected) in [
         (json!("File"), Some("message")),
         (Value::Null, Some("message")),

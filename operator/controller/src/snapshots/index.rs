@@ -75,14 +75,14 @@ impl SnapshotIndex {
         })
     }
 
-    /// Requeues a snapshot and the sandboxes that begin with it.
-    fn announce(&self, key: &Key) {
-        self.queue.add(key.clone());
-        let waits =
-            |name: &Key, source: &str| name.namespace == key.namespace && source == key.name;
+    /// Requeues snapshots and the sandboxes that begin with them.
+    fn announce(&self, changed: &HashSet<Key>) {
+        for key in changed {
+            self.queue.add(key.clone());
+        }
         let waiting = self.sandboxes.list(|entry| {
             let source = entry.spec.source.as_ref();
-            source.is_some_and(|source| waits(&entry.key, &source.snapshot))
+            source.is_some_and(|source| changed.contains(&entry.key.sibling(&source.snapshot)))
         });
         for entry in waiting {
             self.sandbox_queue.add(entry.key.clone());
@@ -103,7 +103,7 @@ impl WatchSink<SandboxSnapshot> for SnapshotIndex {
         }
         known.insert(key.clone(), Arc::new(snapshot));
         drop(known);
-        self.announce(&key);
+        self.announce(&HashSet::from([key]));
     }
 
     fn remove(&self, key: &Key, meta: &ObjectMeta) {
@@ -115,16 +115,15 @@ impl WatchSink<SandboxSnapshot> for SnapshotIndex {
             known.remove(key);
         }
         drop(known);
-        self.announce(key);
+        self.announce(&HashSet::from([key.clone()]));
     }
 
     fn retain(&self, seen: &HashSet<Key>) {
-        let known = self.keys();
+        let mut changed = seen.clone();
+        changed.extend(self.keys());
         self.known.write().retain(|key, _| seen.contains(key));
         self.synced.send_replace(true);
-        for key in known.iter().chain(seen) {
-            self.announce(key);
-        }
+        self.announce(&changed);
     }
 }
 

@@ -10,7 +10,6 @@ use crds::contract::control::Init;
 use crds::contract::persistence::{
     KeptState, PersistenceLevel, SaveLimits, SnapshotReport, SnapshotRequest, StateAccess,
 };
-use crds::contract::variable;
 use rustix::fd::OwnedFd;
 use rustix::process::Pid;
 use tokio::task::spawn_blocking;
@@ -18,13 +17,13 @@ use tokio::time::timeout;
 
 use super::meta::SnapshotMeta;
 use super::{PROCESSES, ROOT, WORKSPACE, access};
+use crate::supervise::executor_calls::{self, is_executor};
 use crate::supervise::persistence::archive::{ArchiveFile, ArchiveRoot};
 use crate::supervise::persistence::deadline::Deadline;
 use crate::supervise::persistence::error::StateError;
 use crate::supervise::persistence::memory::MemoryStore;
 use crate::supervise::persistence::store::Store;
 use crate::supervise::persistence::{HANG_GRACE, Persistence, RootState, bounded, joined};
-use crate::supervise::prepare_save;
 
 /// Ends the copy that is being made.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -74,7 +73,7 @@ impl Persistence {
             Err(error) => return failed(&error.to_string()),
         };
         if let (Some(Ok(_)), Some(init)) = (&copy.processes, &copy.init)
-            && let Err(error) = prepare_save::announce(address, init).await
+            && let Err(error) = executor_calls::prepare_save(address, init).await
         {
             tracing::warn!(%error, "the executor is not prepared for the snapshot");
         }
@@ -265,15 +264,13 @@ fn joined_with(one: String, other: String) -> String {
 
 /// Session key that the server of the sandbox checks.
 pub(super) fn session_key(init: &Init) -> Option<&str> {
-    let is_server = init.probe.port.is_some() || prepare_save::is_executor(init);
-    let key = init.environment.get(variable::SESSION_API_KEY);
-    key.map(String::as_str)
-        .filter(|key| is_server && !key.is_empty())
+    let is_server = init.probe.port.is_some() || is_executor(init);
+    executor_calls::session_key(init).filter(|_| is_server)
 }
 
 /// Returns whether the processes check no session key, or one that can be replaced.
 fn can_be_renewed(init: &Init) -> bool {
-    prepare_save::is_executor(init) || session_key(init).is_none()
+    is_executor(init) || session_key(init).is_none()
 }
 
 fn duplicate(directory: &OwnedFd) -> Result<OwnedFd, StateError> {
