@@ -8,7 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use shared::kubernetes::api_messages;
 use shared::kubernetes::slim::{SlimContainer, SlimPod};
 
-use super::annotations::*;
+use super::annotations::{
+    CLAIMED_ANNOTATION, ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION,
+    IMAGE_VOLUME, KEY_ROTATION_ANNOTATION, NOT_MOUNTED, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION,
+    REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION, REVISION_ANNOTATION, SHAPE_ANNOTATION,
+    SNAPSHOT_ANNOTATION, SPEC_ANNOTATION, WARM_RESTARTS_ANNOTATION,
+};
 use super::spec_revision::SpecRevision;
 use super::{Container, ContainerRun, SnapshotIdentity, StartProblem, preparation, resize};
 use crate::rejected_persistence::RejectedPersistence;
