@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-persistence bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,14 @@ bench-persistence: ## Pauses and resumes in standalone by level: files, and proc
 	hack/install base criu
 	cargo build --release --locked -p executor -p standalone -p tests --bins --example bench_persistence
 	RUST_LOG=warn $(RELEASE)/examples/bench_persistence $(RELEASE) $$(hack/criu/install)
+
+bench-persistence-node: ## The same on a real node with user namespaces, a new Pod each time
+	hack/install base cluster criu
+	cargo build --release --locked -p executor -p operator -p tests --bin sandbox-executor --bin sandbox-operator --example bench_persistence
+	hack/image executor-criu $(RELEASE)/sandbox-executor $(TARGET_DIR)/executor.tar
+	hack/cluster run --name bench-pause --containerd-2 -- sh -euc 'hack/cluster load-image --name bench-pause $(TARGET_DIR)/executor.tar "$$(hack/image sandbox)"; \
+		EXECUTOR_INJECTION=auto SANDBOX_MEMORY_PERSISTENCE=true hack/cluster.d/with-operator $(RELEASE)/sandbox-operator hack/cluster.d/with-probes \
+		sh -euc "exec $(RELEASE)/examples/bench_persistence \$$OPERATOR_API cluster-test-key localhost/sandbox-test:1"'
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins

@@ -51,6 +51,13 @@ pub fn workspace_claim(sandbox: &str) -> String {
     format!("{sandbox}-workspace")
 }
 
+/// Name of the PVC of a sandbox whose usual one is kept by snapshots of an earlier sandbox. It differs
+/// between sandboxes of one name.
+pub fn second_workspace_claim(sandbox: &str, uid: &str) -> String {
+    let (first, _) = uid.split_once('-').unwrap_or((uid, ""));
+    workspace_claim(&format!("{sandbox}-{first}"))
+}
+
 /// Suffix of the names of environment Secrets.
 const ENVIRONMENT: &str = "-sbx-env";
 

@@ -77,7 +77,7 @@ async fn measure(api: &str, key: &str, image: &str) {
         let name = format!("{}-{}-{}", load.level, load.memory, load.file);
         let mut body = start_body(&name, image);
         body["persistence"] = Value::from(load.level);
-        body["resource_factor"] = Value::from(4);
+        body["resource_factor"] = Value::from(8);
         let session = Session::start(api, key, &body).await;
         let (pauses, resumes, size) = load.rounds(&session).await;
         let [pause, resume] = [&pauses, &resumes].map(|times| times[ROUNDS / 2]);
@@ -103,7 +103,7 @@ async fn measure(api: &str, key: &str, image: &str) {
 async fn measure_forks(api: &str, key: &str, image: &str) {
     let mut body = start_body("forked", image);
     body["persistence"] = Value::from("Memory");
-    body["resource_factor"] = Value::from(4);
+    body["resource_factor"] = Value::from(8);
     let session = Session::start(api, key, &body).await;
     let (forks, stood_still) = forks_go_on(&session, FORKS, 256).await;
     for fork in &forks {

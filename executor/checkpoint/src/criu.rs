@@ -188,7 +188,8 @@ fn conclude(
     let log = log.to_text();
     let reason = match result {
         Ok(outcome) if outcome.success => return Ok((outcome, terminals)),
-        Ok(outcome) => log::reason_of(&format!("{}\n{log}", outcome.error)),
+        // The message has what the first process says, and the log also what came before.
+        Ok(outcome) => log::reason_of(&format!("{log}\n{}", outcome.error)),
         Err(FailureReason::Criu) => log::reason_of(&log),
         // A CRIU that ends by itself closes its sockets, and its log tells more.
         Err(FailureReason::Io(error)) if is_disconnect(&error) => match log::reason_of(&log) {

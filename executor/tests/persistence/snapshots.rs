@@ -10,6 +10,7 @@ use crds::contract::control::{Grant, Init};
 use crds::contract::persistence::PersistenceLevel::{self, Memory, Root};
 use crds::contract::persistence::RootMechanism::{self, Archive, Node, Overlay};
 use crds::contract::persistence::{LayerRequest, SnapshotRequest, SnapshotSource};
+use crds::contract::variable;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -318,6 +319,59 @@ fn save_ends_a_copy_that_is_being_made() {
     let number = line.strip_prefix("up ").unwrap();
     let answer = sandbox.ask(&mut container);
     assert!(answer.starts_with(number), "{answer}");
+
+    // The end of the Pod comes in a copy: nothing is left of it, and the processes are saved.
+    assert_eq!(state(&ready(container.address, 20)), "ready");
+    assert_eq!(ask(&container, "three", Memory, &[], 0).json(), json!({}));
+    assert_eq!(container.stop(), 143);
+    assert!(!sandbox.snapshot("three").exists());
+    let image = Sandbox::image(&sandbox.volumes);
+    let sandbox = Sandbox { image, ..sandbox };
+    let mut container = sandbox.run(Memory, None, &shell(COMMAND));
+    let answer = sandbox.ask(&mut container);
+    assert!(answer.starts_with(number), "{answer}");
+}
+
+/// A server that cannot be told its new session key must not go on with that of another sandbox.
+#[test]
+fn sandbox_whose_server_takes_no_key_begins_anew_with_the_files() {
+    let test = "sandbox_whose_server_takes_no_key_begins_anew_with_the_files";
+    let with_key = |mut init: Init, key: &str| {
+        init.command = ["/server/sandbox-executor", "serve"]
+            .map(String::from)
+            .into();
+        let key = (variable::SESSION_API_KEY.to_owned(), key.to_owned());
+        init.environment.extend([key]);
+        init
+    };
+    let new = || {
+        let sandbox = Sandbox::new(test, Archive)?;
+        let server = sandbox.image.path().join("server/sandbox-executor");
+        fs::create_dir(server.parent().unwrap()).unwrap();
+        fs::write(&server, format!("#!/bin/busybox sh\n{COMMAND}")).unwrap();
+        set_mode(&server, 0o755);
+        Some(sandbox)
+    };
+    let Some(parent) = new() else {
+        return;
+    };
+    let mut container = parent.run(Memory, None, &with_key(shell(COMMAND), "parent"));
+    let line = container.line();
+    let report = take(&container, "one", Memory, &[]);
+    assert_eq!(report["kept"]["level"], "Memory", "{report}");
+    let child = new().unwrap();
+    let init = with_key(begin("one", 'E'), "child");
+    let mut fork = child.run(Memory, Some(&parent.snapshot("one")), &init);
+    let restored = fork.restored();
+    assert_eq!(restored["level"], "Root");
+    let reason = restored["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("processes did not go on: no new session key: cannot connect"),
+        "{reason}"
+    );
+    assert_ne!(fork.line(), line);
+    let answer = child.ask(&mut fork);
+    assert!(answer.contains("changed new"), "{answer}");
 }
 
 /// Status, head and body of the response to a request for the changed files of a snapshot.

@@ -17,6 +17,9 @@ mod tests;
 use std::sync::Arc;
 
 use crds::conditions::Reason;
+use crds::contract::persistence::PersistenceLevel;
+use crds::names;
+use crds::sandbox::SandboxStatus;
 use jiff::Timestamp;
 
 use self::apply::apply;
@@ -55,6 +58,9 @@ pub(crate) async fn reconcile(
     // On the heap: the future of a reconcile would exceed 16 KiB.
     let status = match Box::pin(apply(context, &observed, plan)).await {
         Ok(status) => status,
+        Err(ApplyError::ClaimKept(_)) if observed.entry.status.workspace_claim.is_none() => {
+            return name_second_claim(context, &observed, now).await;
+        }
         Err(error) => return reject(context, &observed, error, requeue_at, now).await,
     };
     if writes {
@@ -141,6 +147,23 @@ fn other_installation<'a>(context: &Context, entry: &'a Entry) -> Option<&'a str
     let own = context.installation.as_deref()?;
     let marked = entry.status.installation.as_deref();
     marked.filter(|installation| *installation != own)
+}
+
+/// Records another name for the PVC, which the next reconcile creates.
+async fn name_second_claim(
+    context: &Context,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    let entry = &observed.entry;
+    let name = names::second_workspace_claim(&entry.key.name, &entry.uid);
+    let status = SandboxStatus {
+        workspace_claim: Some(name),
+        has_state_volume: observed.level > PersistenceLevel::Workspace,
+        ..entry.status.clone()
+    };
+    patch_status(context, entry, &status).await?;
+    Ok(Some(now))
 }
 
 /// Reports a rejection in the status; other errors are retried.

@@ -1,6 +1,7 @@
 //! Supervisors that do what a test says.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -30,6 +31,10 @@ pub struct ScriptedSupervisors {
     ready_reports: Mutex<BTreeSet<(String, String)>>,
     /// State that every save keeps.
     kept: Mutex<KeptState>,
+    /// Snapshots are being taken, and none ends.
+    holds_snapshots: AtomicBool,
+    /// Ids of the snapshots that were asked for.
+    snapshots: Mutex<BTreeSet<String>>,
     /// All commands were ready before this process began.
     are_ready: bool,
 }
@@ -105,6 +110,16 @@ impl ScriptedSupervisors {
     pub fn has_reported_ready(&self, pod: &str, sandbox: &str) -> bool {
         let report = (pod.to_owned(), sandbox.to_owned());
         self.ready_reports.lock().contains(&report)
+    }
+
+    /// From now on snapshots end, or do not.
+    pub fn hold_snapshots(&self, hold: bool) {
+        self.holds_snapshots.store(hold, Ordering::Relaxed);
+    }
+
+    /// Ids of the snapshots that were asked for.
+    pub fn snapshots(&self) -> BTreeSet<String> {
+        self.snapshots.lock().clone()
     }
 
     /// Uids of Pods and of the Sandboxes that an init message was for.
@@ -241,14 +256,24 @@ impl Supervisors for ScriptedSupervisors {
     fn snapshot<'a>(
         &'a self,
         _at: &'a SupervisorAddress,
-        _token: String,
-        _wait: Duration,
+        token: String,
+        wait: Duration,
     ) -> BoxFuture<'a, Result<SnapshotReport, SupervisorError>> {
-        let report = SnapshotReport {
-            kept: Some(self.kept.lock().clone()),
-            error: None,
-        };
-        async move { Ok(report) }.boxed()
+        if let Some(Grant::Snapshot(request)) = message(&token).map(|message| message.grant) {
+            self.snapshots.lock().insert(request.id);
+        }
+        let mut report = SnapshotReport::default();
+        let is_held = self.holds_snapshots.load(Ordering::Relaxed);
+        if !is_held {
+            report.kept = Some(self.kept.lock().clone());
+        }
+        async move {
+            if is_held {
+                tokio::time::sleep(wait).await;
+            }
+            Ok(report)
+        }
+        .boxed()
     }
 
     fn server_idle_time<'a>(&'a self, ip: &'a str, _port: u16) -> BoxFuture<'a, Option<Duration>> {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crds::SandboxSnapshot;
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase};
 use crds::snapshot::{SandboxSnapshotSpec, SnapshotPhase};
+use crds::{SandboxSnapshot, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PostParams};
@@ -149,6 +149,43 @@ async fn volume_stays_until_its_last_snapshot_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn next_sandbox_of_the_name_gets_a_volume_of_its_own() {
+    let cluster = TestCluster::new();
+    cluster.running_with("parent", &keeps_root()).await;
+    create(&cluster, "kept", json!({"sandbox": "parent"})).await;
+    wait(&cluster, "kept", SnapshotPhase::Ready).await;
+    cluster.bring("parent", DesiredState::Stopped).await;
+    let deletion = DeleteParams::default();
+    cluster
+        .sandboxes()
+        .delete("parent", &deletion)
+        .await
+        .unwrap();
+
+    let entry = cluster.running_with("parent", &keeps_root()).await;
+    let own = entry.status.workspace_claim.clone().unwrap();
+    assert_eq!(own, names::second_workspace_claim("parent", &entry.uid));
+    let claims = cluster.api_of::<PersistentVolumeClaim>();
+    let owners_of = async |name: &str| owners(&claims.get(name).await.unwrap());
+    assert_eq!(owners_of(&own).await, ["Sandbox parent"]);
+    cluster.bring("parent", DesiredState::Paused).await;
+    let resumed = cluster.bring("parent", DesiredState::Running).await;
+    assert_eq!(resumed.status.workspace_claim.as_ref(), Some(&own));
+    let pod = cluster.api_of::<Pod>().get("parent").await.unwrap();
+    let volumes = pod.spec.unwrap().volumes.unwrap();
+    let mounted = volumes
+        .iter()
+        .find_map(|volume| volume.persistent_volume_claim.as_ref());
+    assert_eq!(mounted.unwrap().claim_name, own);
+    cluster.bring("parent", DesiredState::Stopped).await;
+    assert!(claims.get_opt(&own).await.unwrap().is_none());
+    assert_eq!(
+        owners_of("parent-workspace").await,
+        ["SandboxSnapshot kept"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn snapshot_expires_and_its_sandbox_does_not() {
     let cluster = TestCluster::new();
     cluster.running_with("parent", &keeps_root()).await;
@@ -186,6 +223,42 @@ async fn snapshot_of_a_sandbox_without_state_or_pod_fails_with_the_reason() {
     let claims = cluster.api_of::<PersistentVolumeClaim>();
     let claim = claims.get("paused-workspace").await.unwrap();
     assert_eq!(owners(&claim), ["Sandbox paused"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn snapshot_outlives_the_controller_that_took_it_but_not_its_pod() {
+    let mut cluster = TestCluster::new();
+    cluster.running_with("parent", &keeps_root()).await;
+    let spec = json!({"sandbox": "parent"});
+    cluster.supervisors.hold_snapshots(true);
+    create(&cluster, "resumed", spec.clone()).await;
+    let saving = wait(&cluster, "resumed", SnapshotPhase::Saving).await;
+    cluster.start_controller();
+    cluster.supervisors.hold_snapshots(false);
+    wait(&cluster, "resumed", SnapshotPhase::Ready).await;
+    // The supervisor reports on the one that it has taken.
+    assert_eq!(
+        cluster.supervisors.snapshots(),
+        [saving.uid().unwrap()].into()
+    );
+
+    cluster.supervisors.hold_snapshots(true);
+    create(&cluster, "lost", spec).await;
+    wait(&cluster, "lost", SnapshotPhase::Saving).await;
+    cluster.stop_controller();
+    cluster.delete_pod_now("parent").await;
+    cluster.start_controller();
+    let failed = wait(&cluster, "lost", SnapshotPhase::Failed).await;
+    assert_eq!(
+        message(&failed),
+        "the Pod of the sandbox was lost before its state was copied"
+    );
+    let claims = cluster.api_of::<PersistentVolumeClaim>();
+    let claim = claims.get("parent-workspace").await.unwrap();
+    assert_eq!(
+        owners(&claim),
+        ["Sandbox parent", "SandboxSnapshot resumed"]
+    );
 }
 
 /// The gateway names the tenant.

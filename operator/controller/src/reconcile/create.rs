@@ -22,6 +22,7 @@ use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams, pod_owner};
 use crate::reconcile::init_message::{self, InitTarget};
 use crate::reconcile::observe::Observed;
+use crate::snapshots::claim::is_kept;
 use shared::index::{Entry, Key};
 use shared::kubernetes::api_messages;
 use shared::kubernetes::client::with_timeout;
@@ -50,9 +51,13 @@ pub(super) async fn claim(context: &Context, observed: &Observed) -> Result<(), 
     let entry = &observed.entry;
     if let Some(claim) = build::volumes::claim(&build_context(context, observed))? {
         let (client, namespace) = (&context.client, &entry.key.namespace);
-        let claim: PersistentVolumeClaim =
-            create_owned(client, namespace, &claim, &entry.uid).await?;
-        reject_terminating(claim)?;
+        let created = create_owned(client, namespace, &claim, &entry.uid).await;
+        if let Err(CreateError::NameTaken { name, .. }) = &created
+            && is_kept(&context.api(&entry.key), name).await?
+        {
+            return Err(ApplyError::ClaimKept(name.clone()));
+        }
+        reject_terminating::<PersistentVolumeClaim>(created?)?;
     }
     Ok(())
 }

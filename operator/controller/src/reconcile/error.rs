@@ -42,6 +42,9 @@ pub(crate) enum ApplyError {
     Init(#[from] InitError),
     #[error("spec.runtimeClassName: the cluster has no RuntimeClass {0}")]
     NoRuntimeClass(String),
+    /// Snapshots of an earlier sandbox of this name keep the PVC.
+    #[error("snapshots of an earlier sandbox keep the PVC {0}")]
+    ClaimKept(String),
     #[error(transparent)]
     Create(#[from] CreateError),
     #[error(transparent)]
@@ -95,6 +98,7 @@ impl ApplyError {
         match self {
             Self::Create(error) => error.category(),
             Self::Call(error) => error.category(),
+            Self::ClaimKept(_) => "name_taken",
             // Errors that only the user can fix.
             Self::Build(_) | Self::Init(_) | Self::NoRuntimeClass(_) => "spec",
         }
@@ -107,7 +111,9 @@ impl ApplyError {
             | Self::Init(_)
             | Self::NoRuntimeClass(_)
             | Self::Create(CreateError::Invalid(_)) => (Reason::InvalidSpec, true),
-            Self::Create(CreateError::NameTaken { .. }) => (Reason::NameTaken, false),
+            Self::ClaimKept(_) | Self::Create(CreateError::NameTaken { .. }) => {
+                (Reason::NameTaken, false)
+            }
             Self::Create(CreateError::Terminating { .. }) => (Reason::CreatingPod, false),
             Self::Create(CreateError::Forbidden(_)) => (Reason::Refused, false),
             Self::Create(

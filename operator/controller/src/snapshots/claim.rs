@@ -52,6 +52,17 @@ pub(super) async fn share(
     }
 }
 
+/// Returns whether only snapshots keep a PVC: its sandbox is gone.
+pub(crate) async fn is_kept(
+    api: &Api<PersistentVolumeClaim>,
+    name: &str,
+) -> Result<bool, CallError> {
+    let claim = with_timeout(api.get_opt(name)).await?.unwrap_or_default();
+    let owners = claim.owner_references();
+    let kind = SandboxSnapshot::kind(&());
+    Ok(!owners.is_empty() && owners.iter().all(|owner| owner.kind == kind))
+}
+
 /// Gives up the PVC for an owner, the sandbox or a snapshot: it is deleted if there is no other one.
 pub(crate) async fn release(
     api: &Api<PersistentVolumeClaim>,
