@@ -37,6 +37,7 @@ mod manifest;
 mod mcp;
 mod memory_monitor;
 mod observation;
+mod output_log;
 mod output_tail;
 mod own_plugin;
 mod owner;
@@ -53,6 +54,7 @@ mod resource_usage;
 mod sandbox_setup;
 mod settings;
 mod shell;
+mod terminals;
 pub(crate) mod transfer;
 mod users;
 

@@ -25,6 +25,7 @@ mod python_client;
 mod serve;
 mod soak;
 mod supervise;
+mod terminals;
 mod transfer;
 mod viewer;
 mod vscode;

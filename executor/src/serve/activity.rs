@@ -36,6 +36,11 @@ impl Activity {
         ActivityGuard(self.clone())
     }
 
+    /// Counts something that has no duration.
+    pub(super) fn touch(&self) {
+        self.state.lock().last = Instant::now();
+    }
+
     pub(super) fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
@@ -74,5 +79,7 @@ mod tests {
         drop(running);
         tokio::time::advance(second).await;
         assert_eq!((activity.idle(), activity.uptime()), (second, 3 * second));
+        activity.touch();
+        assert_eq!(activity.idle(), Duration::ZERO);
     }
 }

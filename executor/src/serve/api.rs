@@ -30,6 +30,7 @@ mod prepare_save;
 pub(super) mod properties;
 mod renew;
 mod server_info;
+mod terminals;
 mod upload_file;
 
 pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
@@ -47,6 +48,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/renew", post(renew::post))
         .merge(mcp::router(&executor))
         .merge(browser::router())
+        .merge(terminals::router())
         .route("/vscode/connection_token", get(connection_token))
         .route("/plugins/{name}", any(plugin_proxy::forward))
         .route("/plugins/{name}/", any(plugin_proxy::forward))

@@ -15,11 +15,13 @@ use super::editor::Editor;
 use super::launch_dir;
 use super::mcp::Mcp;
 use super::observation::Observation;
+use super::output_log::OutputLog;
 use super::own_plugin::OwnPlugin;
 use super::plugins::Plugins;
 use super::plugins::jupyter::JupyterError;
 use super::resource_usage::Meter;
 use super::shell::{CommandOutcome, LaunchContext, Request, RunResponse, Session, ShellError};
+use super::terminals::Terminals;
 use crate::cli::ServeOptions;
 
 mod background_command;
@@ -77,6 +79,7 @@ pub(super) struct Executor {
     pub(super) plugins: Plugins,
     pub(super) mcp: Mcp,
     pub(super) launch_context: LaunchContext,
+    pub(super) terminals: Terminals,
     no_change: Duration,
     /// Absent in an image without a shell, and once the server shuts down.
     session: Mutex<Option<Session>>,
@@ -98,11 +101,12 @@ impl Executor {
         options: &ServeOptions,
         own_plugins: Vec<OwnPlugin>,
     ) -> Result<Self, ShellError> {
-        let session = Session::start(start.clone(), options.no_change(), true).await;
+        let log = Arc::<OutputLog>::default();
+        let session = Session::start(start.clone(), options.no_change(), Some(log.clone())).await;
         let editor = Arc::new(Editor::new());
         let plugins = Plugins::new(options, &start, &editor, own_plugins);
         let session = unless_missing(session)?;
-        Ok(Self::new(start, session, options, editor, plugins))
+        Ok(Self::new(start, session, options, editor, (plugins, log)))
     }
 
     /// Continues an executor without requests with other settings. Its shell and its plugins stay
@@ -116,15 +120,23 @@ impl Executor {
         let resuming = self
             .plugins
             .resume(options, &start, &self.editor, own_plugins);
+        let log = Arc::clone(&self.terminals.agent);
+        let agent_log = Some(log.clone());
         let session = async {
             match self.session.into_inner() {
                 Some(session) => session.resume(start.clone(), options.no_change()).await,
-                None => Session::start(start.clone(), options.no_change(), true).await,
+                None => Session::start(start.clone(), options.no_change(), agent_log).await,
             }
         };
         let (plugins, session) = tokio::join!(resuming, session);
         let session = unless_missing(session)?;
-        Ok(Self::new(start, session, options, self.editor, plugins))
+        Ok(Self::new(
+            start,
+            session,
+            options,
+            self.editor,
+            (plugins, log),
+        ))
     }
 
     /// Keeps the shell of an executor without requests in memory.
@@ -140,7 +152,7 @@ impl Executor {
         session: Option<Session>,
         options: &ServeOptions,
         editor: Arc<Editor>,
-        plugins: Plugins,
+        (plugins, log): (Plugins, Arc<OutputLog>),
     ) -> Self {
         let directory = session.as_ref().map(|session| &session.working_dir);
         let directory = directory.unwrap_or(&start.working_dir).clone();
@@ -148,6 +160,7 @@ impl Executor {
             activity: Activity::new(),
             background_command: Lock::default(),
             meter: Meter::new(),
+            terminals: Terminals::new(start.clone(), log),
             mcp: Mcp::new(start.clone(), plugins.tool_servers()),
             plugins,
             working_dir: Lock::new(directory),
@@ -174,7 +187,11 @@ impl Executor {
         if let Some(session) = self.session.lock().await.take() {
             session.close().await;
         }
-        tokio::join!(self.plugins.stop(), self.mcp.close());
+        tokio::join!(
+            self.plugins.stop(),
+            self.mcp.close(),
+            self.terminals.close()
+        );
         // Each isolated command closes its own shell.
         let _ = self.static_slots.acquire_many(MAX_ISOLATED_SHELLS).await;
     }
@@ -241,7 +258,8 @@ impl Executor {
         if guard.is_none() && !self.stop.is_cancelled() {
             // The agent may have added a shell since.
             let start = self.launch_context.clone();
-            let session = Session::start(start, self.no_change, true).await?;
+            let log = Some(Arc::clone(&self.terminals.agent));
+            let session = Session::start(start, self.no_change, log).await?;
             *self.shell.lock() = Some(session.shell().to_owned());
             *guard = Some(session);
         }
@@ -279,7 +297,7 @@ impl Executor {
                 start.working_dir = cwd;
             }
         }
-        let mut session = Session::start(start, self.no_change, false).await?;
+        let mut session = Session::start(start, self.no_change, None).await?;
         let response = tokio::select! {
             response = session.run(request) => response.map_err(ExecuteError::from),
             () = self.stop.cancelled() => Err(ExecuteError::Closed),

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
@@ -101,6 +102,13 @@ impl Identity {
     pub(super) fn username(&self) -> &str {
         let user = self.user.as_ref();
         user.map_or("I have no name!", |user| &user.name)
+    }
+
+    /// Login shell of the user, if the user may log in.
+    pub(super) fn login_shell(&self) -> Option<&Path> {
+        let shell = self.user.as_ref()?.shell.as_path();
+        let name = shell.file_name()?;
+        (name != "nologin" && name != "false").then_some(shell)
     }
 
     /// Uid and primary group of the sandbox user, if this server may change owners to them.

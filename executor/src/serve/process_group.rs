@@ -79,18 +79,22 @@ impl ProcessGroup {
     }
 
     async fn send(&self, signal: Signal) {
-        let pid = self.pid;
-        // Root without capabilities may not signal the user's processes; the user may.
-        let sending = move || rustix::process::kill_process_group(pid, signal);
-        // The group may be empty already.
-        if let Err(error) = self.identity.run_unqueued(sending).await {
-            tracing::warn!(%error, "cannot signal a process group");
-        }
+        send(&self.identity, self.pid, signal).await;
+    }
+}
+
+/// Sends a signal to a process group whose number cannot be another's.
+pub(super) async fn send(identity: &Identity, group: Pid, signal: Signal) {
+    // Root without capabilities may not signal the user's processes; the user may.
+    let sending = move || rustix::process::kill_process_group(group, signal);
+    // The group may be empty already.
+    if let Err(error) = identity.run_unqueued(sending).await {
+        tracing::warn!(%error, "cannot signal a process group");
     }
 }
 
 /// Waits until a child has ended, without reaping it.
-async fn wait_exited(pid: Pid) -> io::Result<()> {
+pub(super) async fn wait_exited(pid: Pid) -> io::Result<()> {
     let mut ended = signal(SignalKind::child())?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     while rustix::process::waitid(WaitId::Pid(pid), options)?.is_none() {

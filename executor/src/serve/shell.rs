@@ -4,6 +4,7 @@
 //! `terminal` owns the process and reads its output; `session` types commands and composes the
 //! responses. Nothing polls: the shell reports the start and the end of each command.
 
+mod agent_view;
 mod bash_rc;
 mod display;
 mod grid;

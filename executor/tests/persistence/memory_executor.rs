@@ -14,6 +14,7 @@ use crate::client::{BINARY, KEY, SESSION_KEY, content, request, send, wait_until
 use crate::free_port::free_port;
 use crate::plugins;
 use crate::supervise::{ready, start, state};
+use crate::terminals::viewer::Viewer;
 
 #[test]
 fn warm_executor_that_got_its_init_message_goes_on() {
@@ -183,6 +184,61 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
     assert_eq!(second["observation"], "browse", "{second}");
     let notice = "The browser was restarted because the sandbox was paused";
     assert!(content(&second).contains(notice), "{second}");
+}
+
+#[test]
+fn terminal_goes_on_with_its_scrollback() {
+    let Some(volumes) = Volumes::new("terminal_goes_on_with_its_scrollback") else {
+        return;
+    };
+    let port = free_port();
+    let init = serve(&volumes, port, &["--no-enable-browser"]);
+    let container = volumes.run(&init);
+    assert_eq!(state(&ready(container.address, 60)), "ready");
+    let address = ([127, 0, 0, 1], port).into();
+    let create = |body: Value| {
+        let body = body.to_string();
+        let created = request(address, "POST /terminals", &[SESSION_KEY], body.as_bytes());
+        assert_eq!(created.status, 201, "{}", created.body);
+        let id = created.json()["id"].as_str().unwrap().to_owned();
+        format!("/terminals/{id}/connect")
+    };
+    let shell = create(json!({"command": ["sh"], "environment": {"PS1": "", "ENV": ""}}));
+    let pipes = create(json!({"command": ["cat"], "tty": false}));
+    let mut viewer = Viewer::of_address(address, &shell);
+    viewer.type_in("mine=41; stty -echo; echo be''gun\n");
+    let seen = viewer.until("begun\r\n").output.len();
+    let mut cat = Viewer::of_address(address, &pipes);
+    cat.type_in("before\n");
+    cat.until("before\n");
+    let kept = kept(&save(&container));
+    assert_eq!(kept["level"], "Memory", "{kept}");
+    for viewer in [&mut viewer, &mut cat] {
+        assert_eq!(viewer.rest().closed.unwrap().0, 1012);
+    }
+    container.end();
+
+    let container = volumes.run(&init);
+    assert_eq!(container.restored()["level"], "Memory");
+    let mut back = Viewer::of_address(address, &format!("{shell}?after={seen}"));
+    assert_eq!(back.status(), json!({"offset": seen}));
+    back.status();
+    back.resize(100, 30);
+    back.type_in("echo $((mine + 1)); stty size\n");
+    assert_eq!(back.until("30 100\r\n").text(), "42\r\n30 100\r\n");
+    let mut all = Viewer::of_address(address, &shell);
+    all.until("begun\r\n42\r\n");
+    back.type_in("exit 5\n");
+    assert_eq!(back.rest().exit(), &json!({"code": 5}));
+    let mut cat = Viewer::of_address(address, &pipes);
+    assert_eq!(cat.until("before\n").text(), "before\n");
+    cat.type_in("after");
+    cat.end_input();
+    let session = cat.rest();
+    assert_eq!(
+        (session.text().as_str(), session.exit()),
+        ("after", &json!({"code": 0}))
+    );
 }
 
 /// Prints figures of the binary: run with `--ignored --nocapture`.

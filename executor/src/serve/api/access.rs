@@ -25,7 +25,9 @@ use crds::contract::header::{PLUGIN, SESSION_API_KEY};
 const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
 /// Paths of plugins begin with it.
 pub(super) const PLUGINS: &str = "/plugins/";
-/// Parameter of a link that opens a plugin in a browser.
+/// Paths of terminals begin with it.
+const TERMINALS: &str = "/terminals/";
+/// Parameter of a link that opens a plugin or a terminal in a browser.
 const PARAMETER: &str = "session_api_key";
 const COOKIE_NAME: &str = "sandbox_plugin";
 pub(super) const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
@@ -44,6 +46,10 @@ pub(super) struct Access {
 #[derive(Clone, derive_more::Debug)]
 #[debug("SessionKey")]
 struct SessionKey(Arc<str>);
+
+/// Mark of a WebSocket whose link has the key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyInLink;
 
 /// Secrets that a request had.
 #[derive(Debug, Default)]
@@ -176,14 +182,23 @@ impl Access {
 /// Requires the key for all paths but `PUBLIC_PATHS`, also unknown ones.
 pub(super) async fn authorize(
     State(access): State<Arc<Access>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    if let Some(plugin) = plugin(path).map(str::to_owned) {
+    if let Some(plugin) = plugin(request.uri().path()).map(str::to_owned) {
         return access.plugin(&plugin, request, next).await;
     }
     let key = access.key();
+    let is_upgrade = request.headers().contains_key(UPGRADE);
+    if is_upgrade && request.uri().path().starts_with(TERMINALS) {
+        let given = take_parameter(request.uri_mut());
+        let is_key = key.is_key(given.as_ref().map(String::as_bytes));
+        if is_key && !key.0.is_empty() {
+            request.extensions_mut().insert(KeyInLink);
+            return next.run(request).await;
+        }
+    }
+    let path = request.uri().path();
     let headers = request.headers();
     let session_key = headers.get(SESSION_API_KEY).map(HeaderValue::as_bytes);
     let is_open = key.0.is_empty() || PUBLIC_PATHS.contains(&path);
@@ -222,7 +237,7 @@ pub(super) fn public_root(plugin: &str, headers: &HeaderMap) -> String {
 }
 
 /// Returns whether a browser says that the request comes from a page of the same host.
-pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
+fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| {
         headers
             .get(name)
@@ -232,6 +247,15 @@ pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     let hosts = [origin.map(|(_, host)| host), text(HOST)];
     let [origin, host] = hosts.map(|host| host?.parse::<Authority>().ok());
     origin.is_some() && origin == host
+}
+
+/// True if a page of another host opens a WebSocket. Programs send no origin.
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) && !is_same_origin(headers)
+}
+
+pub(super) fn foreign() -> Response {
+    detail(StatusCode::FORBIDDEN, "the page is of another host")
 }
 
 /// Removes the key from the query and returns it.

@@ -12,7 +12,7 @@ use browser::tabs::{Tabs, TargetId};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::access::{is_same_origin, public_root};
+use super::access::{foreign, is_foreign, public_root};
 use super::error::detail;
 use crate::serve::executor::Executor;
 use crate::serve::plugins::browser::Browser;
@@ -106,15 +106,6 @@ async fn watch(
     let serve = async move |socket: WebSocket| view::serve(&executor, socket).await;
     let upgrade = upgrade.max_message_size(view::MAX_INPUT_BYTES);
     Ok(upgrade.on_upgrade(serve))
-}
-
-/// True if a page of another host opens a WebSocket. Programs send no origin.
-fn is_foreign(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ORIGIN) && !is_same_origin(headers)
-}
-
-fn foreign() -> Response {
-    detail(StatusCode::FORBIDDEN, "the page is of another host")
 }
 
 async fn version(

@@ -33,6 +33,8 @@ pub(super) async fn post(
     if key.is_empty() || !access.replace_key(key) {
         return detail(StatusCode::CONFLICT, "The server has no session key");
     }
+    // Their viewers know the former key only.
+    executor.terminals.disconnect().await;
     // Its end takes up to two seconds, and nothing waits for it.
     tokio::spawn(async move {
         if let Some(vscode) = &executor.plugins.vscode {

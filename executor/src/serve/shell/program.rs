@@ -28,6 +28,10 @@ impl ShellProgram {
         Ok(found.map(|path| Self { path }))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// True if it has the functions of bash; any other shell counts as a POSIX shell.
     pub(super) fn is_bash(&self) -> bool {
         self.name() == "bash"

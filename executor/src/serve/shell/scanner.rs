@@ -8,7 +8,7 @@ use super::display::Display;
 use super::prompt_report::PromptReport;
 
 /// Longest report in bytes: a `PATH` and a working directory.
-const MAX_REPORT: usize = 256 << 10;
+pub(super) const MAX_REPORT: usize = 256 << 10;
 /// Longer sequences are ignored, in bytes.
 const MAX_PARAMETERS: usize = 256;
 

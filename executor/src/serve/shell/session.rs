@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use super::screen::Screen;
 use super::terminal::{LaunchContext, ShellError, Terminal};
 use super::{key_names, messages, syntax};
 use crate::serve::launch_dir;
+use crate::serve::output_log::OutputLog;
 
 /// Longest line that the terminal accepts in canonical mode, with some reserve, in bytes.
 const MAX_TYPED_LINE: usize = 4000;
@@ -53,7 +55,8 @@ pub(in crate::serve) struct CommandOutcome {
 #[derive(Debug)]
 pub(in crate::serve) struct Session {
     start: LaunchContext,
-    is_main: bool,
+    /// Log of the output of the session that all commands share.
+    log: Option<Arc<OutputLog>>,
     pub(in crate::serve) no_change: Duration,
     terminal: Terminal,
     pub(in crate::serve) working_dir: PathBuf,
@@ -90,17 +93,17 @@ enum WaitResult {
 }
 
 impl Session {
-    /// Starts the session that all commands share (`is_main`), or one for a single command.
+    /// Starts the session that all commands share, with a log, or one for a single command.
     pub(in crate::serve) async fn start(
         start: LaunchContext,
         no_change: Duration,
-        is_main: bool,
+        log: Option<Arc<OutputLog>>,
     ) -> Result<Self, ShellError> {
-        let terminal = Terminal::start(&start, is_main).await?;
+        let terminal = Terminal::start(&start, log.as_ref()).await?;
         Ok(Self {
             working_dir: start.working_dir.clone(),
             start,
-            is_main,
+            log,
             no_change,
             terminal,
             pending: false,
@@ -120,6 +123,7 @@ impl Session {
             let directory = start.launch_dir(Path::new("")).await;
             let directory = directory.map_err(ShellError::Directory)?;
             if self.terminal.enter(&directory, &variables).await.is_ok() {
+                self.forget_output();
                 self.working_dir.clone_from(&start.working_dir);
                 return Ok(Self {
                     start,
@@ -128,8 +132,17 @@ impl Session {
                 });
             }
         }
+        self.forget_output();
+        let log = self.log.take();
         self.close().await;
-        Self::start(start, no_change, true).await
+        Self::start(start, no_change, log).await
+    }
+
+    /// Keeps the time before the first command from viewers.
+    fn forget_output(&self) {
+        if let Some(log) = &self.log {
+            log.clear();
+        }
     }
 
     /// Lets the shell of an unused session do something, so that its pages stay in memory.
@@ -381,7 +394,7 @@ impl Session {
                 break;
             }
         }
-        let fresh = Terminal::start(&start, self.is_main).await?;
+        let fresh = Terminal::start(&start, self.log.as_ref()).await?;
         let ended = std::mem::replace(&mut self.terminal, fresh);
         ended.detach().await;
         self.working_dir = start.working_dir;

@@ -19,6 +19,7 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::agent_view::AgentView;
 use super::bash_rc;
 use super::grid::SIZE;
 use super::posix_rc::{self, PosixPrompt};
@@ -30,6 +31,7 @@ use super::screen::Screen;
 use crate::serve::environment::{self, Environment, EnvironmentChanges};
 use crate::serve::identity::Identity;
 use crate::serve::launch_dir::launch_dir;
+use crate::serve::output_log::OutputLog;
 use crate::serve::private_dir;
 use crate::serve::process_tree::{OwnedChild, ProcessSet, register_child};
 use crate::serve::python_environment::Variables;
@@ -108,6 +110,14 @@ impl LaunchContext {
         changes.filter(|_| is_same_user)
     }
 
+    /// Shell for a person: that of the sandbox, else the user's own.
+    pub(in crate::serve) async fn login_shell(&self) -> Result<PathBuf, ShellError> {
+        let own = || self.identity.login_shell().map(Into::into);
+        let requested = self.variable(REQUESTED_SHELL).or_else(own);
+        let program = find_program(self, requested).await?;
+        Ok(program.path().to_owned())
+    }
+
     pub(in crate::serve) async fn launch_dir(&self, program: &Path) -> io::Result<PathBuf> {
         launch_dir(&self.identity, self.working_dir.clone(), program.to_owned()).await
     }
@@ -125,16 +135,21 @@ pub(super) struct Terminal {
     identity: Arc<Identity>,
     follower: JoinHandle<()>,
     commands: u64,
+    view: Option<Arc<AgentView>>,
 }
 
 impl Terminal {
-    pub(super) async fn start(start: &LaunchContext, main: bool) -> Result<Self, ShellError> {
+    /// Starts the shell that all commands share, with the log of its output, or another one.
+    pub(super) async fn start(
+        start: &LaunchContext,
+        log: Option<&Arc<OutputLog>>,
+    ) -> Result<Self, ShellError> {
         let directory = start.launch_dir(Path::new("")).await;
         let directory = directory.map_err(ShellError::Directory)?;
         let token = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
-        let program = find_program(start).await?;
-        let files = start_files(start, &program, rc_token, main);
+        let program = find_program(start, start.variable(REQUESTED_SHELL)).await?;
+        let files = start_files(start, &program, rc_token, log.is_some());
         let scratch = ScratchDir::create(&start.identity, fallback, files)
             .await
             .map_err(ShellError::Scratch)?;
@@ -154,7 +169,9 @@ impl Terminal {
         let (output, input) = pty.into_split();
         let screen = watch::Sender::new(Screen::new());
         let scanner = Scanner::new(&token);
-        let following = follow(output, replies, scanner, screen.clone(), (child, owned));
+        let view = log.map(|log| Arc::new(AgentView::new(log, &token)));
+        let shown = (screen.clone(), view.clone());
+        let following = follow(output, replies, scanner, shown, (child, owned));
         let mut terminal = Self {
             session: session.ok_or(ShellError::Start)?,
             program,
@@ -166,6 +183,7 @@ impl Terminal {
             identity: Arc::clone(&start.identity),
             follower: tokio::spawn(following),
             commands: 0,
+            view,
         };
         terminal.wait_until_started().await?;
         Ok(terminal)
@@ -193,6 +211,9 @@ impl Terminal {
         // Bash variables cannot hold a zero byte.
         let command = command.replace('\0', "");
         self.commands += 1;
+        if let Some(view) = &self.view {
+            view.show(&command);
+        }
         let killed = |report: &PromptReport| report.exit_code > SIGNAL_STATUS;
         let killed = self.screen.borrow().report.as_ref().is_some_and(killed);
         let (text, line) = if self.program.is_bash() {
@@ -287,10 +308,13 @@ async fn follow(
     mut output: OwnedReadPty,
     replies: OwnedFd,
     mut scanner: Scanner,
-    screen: watch::Sender<Screen>,
+    (screen, view): (watch::Sender<Screen>, Option<Arc<AgentView>>),
     (mut child, owned): (Child, OwnedChild),
 ) {
     let mut take = |bytes: &[u8]| {
+        if let Some(view) = &view {
+            view.take(bytes);
+        }
         let mut pending = Vec::new();
         screen.send_modify(|screen| {
             screen.take(bytes, &mut scanner);
@@ -327,9 +351,11 @@ async fn follow(
     screen.send_modify(|screen| screen.ended = Some(code.unwrap_or(-1)));
 }
 
-async fn find_program(start: &LaunchContext) -> Result<ShellProgram, ShellError> {
-    let [requested, path] = [REQUESTED_SHELL, "PATH"].map(|name| start.variable(name));
-    let found = ShellProgram::find(&start.identity, requested, path).await;
+async fn find_program(
+    start: &LaunchContext,
+    requested: Option<OsString>,
+) -> Result<ShellProgram, ShellError> {
+    let found = ShellProgram::find(&start.identity, requested, start.variable("PATH")).await;
     found
         .map_err(ShellError::Directory)?
         .ok_or(ShellError::Missing)

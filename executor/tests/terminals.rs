@@ -1,0 +1,7 @@
+//! Terminals over HTTP and WebSocket (`docs/specs/executor.md`, section 13).
+
+mod agent;
+mod limits;
+mod pipes;
+mod shell;
+pub(crate) mod viewer;
