@@ -203,7 +203,8 @@ fn terminal_goes_on_with_its_scrollback() {
         let id = created.json()["id"].as_str().unwrap().to_owned();
         format!("/terminals/{id}/connect")
     };
-    let shell = create(json!({"command": ["sh"], "environment": {"PS1": "", "ENV": ""}}));
+    let shell =
+        create(json!({"command": ["bash", "--norc", "--noediting"], "environment": {"PS1": ""}}));
     let pipes = create(json!({"command": ["cat"], "tty": false}));
     let mut viewer = Viewer::of_address(address, &shell);
     viewer.type_in("mine=41; stty -echo; echo be''gun\n");

@@ -126,6 +126,11 @@ impl Viewer {
         let viewer = self.reader.id();
         loop {
             let (message, is_seen) = tokio::select! {
+                biased;
+                size = next_size(sizes.as_mut(), viewer) => {
+                    (Message::Binary(Status::Size(size).to_message()), false)
+                }
+                _ = pings.tick() => (Message::Ping(Bytes::new()), false),
                 piece = self.reader.next() => match piece {
                     Some(Piece::Output { stream, bytes, is_old }) => {
                         (Message::Binary(output_message(stream, &bytes)), !is_old)
@@ -135,10 +140,6 @@ impl Viewer {
                     }
                     None => return send_exit(sink, terminal).await,
                 },
-                size = next_size(sizes.as_mut(), viewer) => {
-                    (Message::Binary(Status::Size(size).to_message()), false)
-                }
-                _ = pings.tick() => (Message::Ping(Bytes::new()), false),
             };
             if !send(sink, message).await {
                 return End::Gone;
