@@ -77,8 +77,9 @@ fn size_changes_for_the_program_and_other_viewers() {
 fn control_characters_reach_the_foreground_program() {
     let server = ServerFixture::new("root");
     let (_, mut viewer) = open(&server, &shell());
-    viewer.type_in("trap : INT; echo be''gun; sleep 1000; echo st''atus $?\n");
-    viewer.until("begun");
+    viewer.type_in("trap : INT; sh -c 'echo begun; exec sleep 1000'; echo st''atus $?\n");
+    // The program says it, which is in the foreground then.
+    viewer.until("\nbegun\r\n");
     viewer.type_in("\x03");
     viewer.until("status 130");
     viewer.type_in("\x04");
