@@ -42,7 +42,7 @@ use super::client_address::ClientAddress;
 use super::keyed_limit::{KeyedLimiter, KeyedPermit};
 use super::observed::ObservedBody;
 use super::sandboxes::Sandboxes;
-use activity::{ActivityGuard, is_probe};
+use activity::{ActivityGuard, RequestKind};
 use body::{ResponseObserver, RetryableBody};
 use live_lookups::LiveLookupLimiter;
 use shared::index::{Entry, Key};
@@ -70,7 +70,13 @@ struct OutgoingRequest<'a> {
     route: &'a Route,
     parts: Parts,
     body: RetryableBody,
-    is_probe: bool,
+    kind: RequestKind,
+}
+
+impl OutgoingRequest<'_> {
+    fn is_probe(&self) -> bool {
+        self.kind == RequestKind::Probe
+    }
 }
 
 /// Response of a sandbox whose body is still arriving.
@@ -149,7 +155,7 @@ impl Proxy {
         }
         let request = OutgoingRequest {
             route,
-            is_probe: is_probe(&parts),
+            kind: RequestKind::of(&parts),
             parts,
             body: RetryableBody::new(body),
         };
@@ -177,7 +183,7 @@ impl Proxy {
         let limit = self.config().max_requests_per_sandbox;
         let permit = self.request_limiter.acquire(&entry.key, limit);
         let permit = permit.ok_or(ProxyError::SandboxBusy)?;
-        let entry = self.admit(entry, request.is_probe).await?;
+        let entry = self.admit(entry, request.is_probe()).await?;
         let (upstream, response, activity) = self.attempt(request, &entry).await?;
         Ok(ProxiedResponse {
             response,
@@ -208,7 +214,7 @@ impl Proxy {
         if let Err(error) = sent
             && can_retry(&sent)
         {
-            let entry = self.readmit(entry, error, request.is_probe).await?;
+            let entry = self.readmit(entry, error, request.is_probe()).await?;
             sent = self.send_to(request, &entry).await;
         }
         match sent {
@@ -251,7 +257,7 @@ impl Proxy {
         entry: &Entry,
     ) -> Result<UpstreamResponse, ProxyError> {
         let upstream = self.upstream(request.route, entry)?;
-        let activity = upstream.pod.activity.clone().begin(request.is_probe);
+        let activity = upstream.pod.activity.clone().begin(request.kind);
         let attempt = request.body.attempt();
         let sent = self.upstreams.send(&upstream, &request.parts, attempt);
         let response = sent.await?;

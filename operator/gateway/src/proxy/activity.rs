@@ -14,25 +14,42 @@ pub(super) struct Activity(Mutex<ActivityState>);
 
 #[derive(Debug, Default)]
 struct ActivityState {
-    /// In-flight requests without probes.
+    /// In-flight requests that count as long as they last.
     active_requests: usize,
-    /// End of the last of these.
-    last_ended_at: Option<Instant>,
+    /// End of the last of these, or begin of a terminal.
+    last_active_at: Option<Instant>,
+}
+
+/// Meaning of a request for the idle time of its sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// A health probe: never stops, and is no sign of work.
+    Probe,
+    /// Connection to a terminal. A forgotten one stays open for days; the executor counts what is
+    /// typed and seen (`docs/specs/executor.md`, section 13).
+    Terminal,
+    Other,
 }
 
 /// One in-flight request; held until its stream or tunnel has closed.
 #[derive(Debug)]
 pub(super) struct ActivityGuard {
     activity: Arc<Activity>,
-    is_probe: bool,
+    kind: RequestKind,
 }
 
 impl Activity {
-    pub(super) fn begin(self: Arc<Self>, is_probe: bool) -> ActivityGuard {
-        self.0.lock().active_requests += usize::from(!is_probe);
+    pub(super) fn begin(self: Arc<Self>, kind: RequestKind) -> ActivityGuard {
+        let mut state = self.0.lock();
+        match kind {
+            RequestKind::Probe => {}
+            RequestKind::Terminal => state.last_active_at = Some(Instant::now()),
+            RequestKind::Other => state.active_requests += 1,
+        }
+        drop(state);
         ActivityGuard {
             activity: self,
-            is_probe,
+            kind,
         }
     }
 
@@ -40,7 +57,7 @@ impl Activity {
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.0.lock();
         match state.active_requests {
-            0 => state.last_ended_at.map(|last| last.elapsed()),
+            0 => state.last_active_at.map(|last| last.elapsed()),
             _ => Some(Duration::ZERO),
         }
     }
@@ -48,18 +65,28 @@ impl Activity {
 
 impl Drop for ActivityGuard {
     fn drop(&mut self) {
-        if !self.is_probe {
+        if self.kind == RequestKind::Other {
             let mut state = self.activity.0.lock();
             state.active_requests -= 1;
-            state.last_ended_at = Some(Instant::now());
+            state.last_active_at = Some(Instant::now());
         }
     }
 }
 
-/// True if a request is a health probe. Probes never stop and are no sign of work.
-pub(super) fn is_probe(parts: &Parts) -> bool {
-    const PROBES: [&str; 4] = ["/alive", "/health", "/ready", "/server_info"];
-    parts.method == Method::GET && PROBES.contains(&parts.uri.path())
+impl RequestKind {
+    /// Kind by the request that the sandbox gets.
+    pub(super) fn of(parts: &Parts) -> Self {
+        const PROBES: [&str; 4] = ["/alive", "/health", "/ready", "/server_info"];
+        let path = parts.uri.path();
+        let terminal = path.strip_prefix("/terminals/");
+        match parts.method {
+            Method::GET if PROBES.contains(&path) => Self::Probe,
+            Method::GET if terminal.is_some_and(|path| path.ends_with("/connect")) => {
+                Self::Terminal
+            }
+            _ => Self::Other,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -71,10 +98,10 @@ mod tests {
         let activity = Arc::new(Activity::default());
         let second = Duration::from_secs(1);
         assert_eq!(activity.idle(), None);
-        let begin = |is_probe| activity.clone().begin(is_probe);
-        drop(begin(true));
+        let begin = |kind| activity.clone().begin(kind);
+        drop(begin(RequestKind::Probe));
         assert_eq!(activity.idle(), None);
-        let (one, two) = (begin(false), begin(false));
+        let (one, two) = (begin(RequestKind::Other), begin(RequestKind::Other));
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(Duration::ZERO));
         drop(one);
@@ -83,5 +110,29 @@ mod tests {
         drop(two);
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(second));
+        let terminal = begin(RequestKind::Terminal);
+        assert_eq!(activity.idle(), Some(Duration::ZERO));
+        tokio::time::advance(second).await;
+        drop(terminal);
+        assert_eq!(activity.idle(), Some(second));
+    }
+
+    #[test]
+    fn probes_and_terminals_are_known_by_their_paths() {
+        let kind = |method: Method, path: &str| {
+            let request = http::Request::builder().method(method).uri(path);
+            RequestKind::of(&request.body(()).unwrap().into_parts().0)
+        };
+        assert_eq!(kind(Method::GET, "/alive"), RequestKind::Probe);
+        assert_eq!(kind(Method::POST, "/alive"), RequestKind::Other);
+        assert_eq!(
+            kind(Method::GET, "/terminals/x/connect?after=1"),
+            RequestKind::Terminal
+        );
+        assert_eq!(
+            kind(Method::GET, "/terminals/agent/connect"),
+            RequestKind::Terminal
+        );
+        assert_eq!(kind(Method::GET, "/terminals"), RequestKind::Other);
     }
 }
