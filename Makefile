@@ -15,7 +15,7 @@ help: ## Show this list
 
 run: ## Build the programs and start the operator on this machine, without a cluster (ARGS="--help" for flags)
 	hack/install base
-	cargo build --locked --workspace --bin sandbox-standalone --bin sandbox-executor --bin sandbox-operator
+	cargo build --locked --workspace --bin sandbox-standalone --bin sandbox-executor --bin sandbox-operator --bin sandbox
 	$(DEV)/sandbox-standalone --state-dir $(STATE) $(ARGS)
 
 test: ## Install what the tests need, then run all of them, a real cluster included

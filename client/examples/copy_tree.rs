@@ -21,13 +21,13 @@ async fn main() -> anyhow::Result<()> {
         .ok_or_else(|| anyhow::anyhow!("no sandbox of {name}"))?;
     let sandbox = client.sandbox(info);
     sandbox
-        .upload(Path::new(from), "/workspace", "copied", &|bytes| {
-            eprintln!("{bytes} bytes sent")
+        .upload(Path::new(from), "/workspace", "copied", |bytes| {
+            eprintln!("{bytes} bytes sent");
         })
         .await?;
     sandbox
         .download("/workspace/copied", Path::new(to), &|bytes| {
-            eprintln!("{bytes} bytes received")
+            eprintln!("{bytes} bytes received");
         })
         .await?;
     Ok(())

@@ -22,8 +22,6 @@ use crate::{Error, Settings};
 const KEY_HEADER: &str = "X-API-Key";
 /// The gateway answers within ten seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for which a call is repeated.
-const RETRY_LIMIT: Duration = Duration::from_secs(20);
 
 /// Client of the runtime API. Clones share their connections.
 #[derive(Debug, Clone)]
@@ -135,7 +133,7 @@ impl Client {
         repeat: Repeat,
         request: impl Fn() -> RequestBuilder,
     ) -> Result<Response, Error> {
-        let mut backoff = Backoff::new(RETRY_LIMIT);
+        let mut backoff = Backoff::new(self.settings().retry_timeout);
         loop {
             let failure = match http_client::attempt(request()).await {
                 Ok(response) => return Ok(response),

@@ -65,6 +65,9 @@ pub enum Error {
     /// A response that does not have the documented form.
     #[error("{0} sent a response that is not understood: {1}")]
     Protocol(String, String),
+    /// A program that the sandbox cannot start.
+    #[error("{0}")]
+    NotStarted(String),
     /// The terminal is gone, or its connection broke and cannot be continued without loss.
     #[error("the connection to the program broke and cannot be continued: {0}")]
     Disconnected(String),

@@ -16,7 +16,7 @@ use crate::{BuildStatus, Client, Error};
 use sse::{EventReader, RawEvent};
 
 /// The gateway sends a comment every 15 s; a stream that is silent for longer is dead.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+const SILENCE_LIMIT: Duration = Duration::from_mins(1);
 /// Answer of a gateway to a path that it does not have.
 const NO_PATH: &str = "no such path";
 /// Time for which a broken stream is opened again.

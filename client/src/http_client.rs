@@ -44,6 +44,8 @@ pub(crate) fn build() -> Result<reqwest::Client, Error> {
 /// Failure of one attempt.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// The request cannot be made.
+    Request(String),
     Connection {
         url: String,
         reason: String,
@@ -62,6 +64,7 @@ impl Failure {
     /// for requests that it did not forward.
     pub(crate) fn is_unprocessed(&self) -> bool {
         match self {
+            Self::Request(_) => false,
             Self::Connection { sent, .. } => !sent,
             Self::Status { status, .. } => *status == StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -70,6 +73,7 @@ impl Failure {
     /// True if another attempt at a request that may be carried out twice can succeed.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
+            Self::Request(_) => false,
             Self::Connection { .. } => true,
             Self::Status { status, .. } => matches!(status.as_u16(), 502..=504),
         }
@@ -77,7 +81,7 @@ impl Failure {
 
     pub(crate) fn status(&self) -> Option<StatusCode> {
         match self {
-            Self::Connection { .. } => None,
+            Self::Request(_) | Self::Connection { .. } => None,
             Self::Status { status, .. } => Some(*status),
         }
     }
@@ -86,6 +90,7 @@ impl Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
+            Failure::Request(reason) => Self::Settings(reason),
             Failure::Connection { url, reason, sent } => Self::Unreachable { url, reason, sent },
             Failure::Status {
                 method,
@@ -111,11 +116,7 @@ impl From<Failure> for Error {
 /// Sends a request; the response if its status is a success, with the body unread.
 pub(crate) async fn attempt(request: RequestBuilder) -> Result<Response, Failure> {
     let (client, request) = request.build_split();
-    let request = request.map_err(|error| Failure::Connection {
-        url: String::new(),
-        reason: causes(&error),
-        sent: false,
-    })?;
+    let request = request.map_err(|error| Failure::Request(causes(&error)))?;
     let method = request.method().to_string();
     // Queries of terminals and links may have secrets.
     let url = format!(
@@ -129,7 +130,7 @@ pub(crate) async fn attempt(request: RequestBuilder) -> Result<Response, Failure
         .await
         .map_err(|error| Failure::Connection {
             url,
-            sent: !error.is_connect() && !error.is_builder(),
+            sent: !error.is_connect(),
             reason: causes(&error),
         })?;
     let status = response.status();

@@ -19,6 +19,8 @@ pub struct Settings {
     pub(crate) key: String,
     /// Time for a start, a resume or a snapshot to be ready.
     pub ready_timeout: Duration,
+    /// Time for which calls of the runtime API are repeated.
+    pub retry_timeout: Duration,
     /// Time for which calls of a sandbox are repeated while it is not available.
     pub recovery_timeout: Duration,
     /// Resume a sandbox that was paused on request when a call of it gets 503.
@@ -46,6 +48,7 @@ impl Settings {
             url: parsed,
             key: key.into(),
             ready_timeout: Duration::from_mins(15),
+            retry_timeout: Duration::from_secs(20),
             recovery_timeout: Duration::from_mins(3),
             resume_paused: true,
         })

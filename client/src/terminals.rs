@@ -158,6 +158,11 @@ fn unsupported(error: Error) -> Error {
             status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
             ..
         } => Error::Unsupported("the server in this sandbox has no terminals".into()),
+        Error::Rejected {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            detail,
+            ..
+        } => Error::NotStarted(detail),
         error => error,
     }
 }

@@ -17,7 +17,7 @@ use crate::progress::{Progress, RuntimeStatus};
 /// A request for the status of a build is held for 50 s.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(75);
 /// The gateway reads a form for 120 s.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(180);
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -87,16 +87,15 @@ impl Client {
         tags: &[String],
     ) -> Result<String, Error> {
         let boundary = format!("part-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-        let mut form = String::new();
-        let mut part = |name: &str, value: &str| {
-            form.push_str(&format!(
+        let part = |name: &str, value: &str| {
+            format!(
                 "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
-            ));
+            )
         };
-        part("context", &STANDARD.encode(archive));
-        part("target_image", target);
-        tags.iter().for_each(|tag| part("tags", tag));
-        form.push_str(&format!("--{boundary}--\r\n"));
+        let mut form = part("context", &STANDARD.encode(archive));
+        form += &part("target_image", target);
+        form.extend(tags.iter().map(|tag| part("tags", tag)));
+        form.extend(["--", &boundary, "--\r\n"]);
         let form = bytes::Bytes::from(form);
         let kind = format!("multipart/form-data; boundary={boundary}");
         let request = || {

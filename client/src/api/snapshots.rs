@@ -160,9 +160,10 @@ impl Client {
         snapshot_id: &str,
         request: &ForkRequest,
     ) -> Result<Vec<RuntimeInfo>, Error> {
-        let repeat = match request.session_ids.is_empty() {
-            true => Repeat::Unsent,
-            false => Repeat::Temporary,
+        let repeat = if request.session_ids.is_empty() {
+            Repeat::Unsent
+        } else {
+            Repeat::Temporary
         };
         let body = encode(request)?;
         let call = || {

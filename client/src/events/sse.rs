@@ -8,7 +8,7 @@ use reqwest::Response;
 use crate::Error;
 use crate::http_client::broken;
 
-/// One event: a RuntimeInfo or a line of a log.
+/// One event: a `RuntimeInfo` or a line of a log.
 const MAX_EVENT_BYTES: usize = 4 << 20;
 
 /// One event as it came.
@@ -85,10 +85,10 @@ impl Parser {
 
     fn check(&self) -> Result<(), String> {
         let length = self.scanned.max(self.data.as_ref().map_or(0, String::len));
-        match length > MAX_EVENT_BYTES {
-            true => Err(format!("an event exceeds {MAX_EVENT_BYTES} bytes")),
-            false => Ok(()),
+        if length > MAX_EVENT_BYTES {
+            return Err(format!("an event exceeds {MAX_EVENT_BYTES} bytes"));
         }
+        Ok(())
     }
 
     /// Takes a line that has ended.

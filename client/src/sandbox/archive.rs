@@ -46,7 +46,12 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// The form of an upload, with the archive as it is on disk.
-pub(super) fn form(path: &Path, length: u64, boundary: &str) -> Result<Form, Error> {
+pub(super) fn form(
+    path: &Path,
+    length: u64,
+    boundary: &str,
+    report: impl Fn(u64) + Send + 'static,
+) -> Result<Form, Error> {
     let head = format!(
         "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"upload.zip\"\r\n\
          Content-Type: application/zip\r\n\r\n"
@@ -54,21 +59,21 @@ pub(super) fn form(path: &Path, length: u64, boundary: &str) -> Result<Form, Err
     let tail = format!("\r\n--{boundary}--\r\n");
     let total = length + (head.len() + tail.len()) as u64;
     let file = File::open(path).map_err(Error::file(path))?;
-    let content = stream::unfold(tokio::fs::File::from_std(file), async |mut file| {
-        let mut chunk = vec![0; CHUNK_BYTES];
-        match file.read(&mut chunk).await {
-            Ok(0) => None,
-            Ok(read) => {
-                chunk.truncate(read);
-                Some((Ok(Bytes::from(chunk)), file))
-            }
-            Err(error) => Some((Err(error), file)),
+    let file = tokio::fs::File::from_std(file);
+    let content = stream::try_unfold((file, 0), move |(mut file, sent)| {
+        report(sent);
+        async move {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let read = file.read(&mut chunk).await?;
+            chunk.truncate(read);
+            let sent = sent + read as u64;
+            Ok::<_, io::Error>((read > 0).then(|| (Bytes::from(chunk), (file, sent))))
         }
     });
     let part = |text: String| stream::once(async { Ok::<_, io::Error>(Bytes::from(text)) });
-    let body = reqwest::Body::wrap_stream(part(head).chain(content).chain(part(tail)).boxed());
+    let body = part(head).chain(content).chain(part(tail)).boxed();
     Ok(Form {
-        body,
+        body: reqwest::Body::wrap_stream(body),
         length: total,
     })
 }

@@ -31,7 +31,7 @@ impl Sandbox {
         local: &Path,
         directory: &str,
         name: &str,
-        report: &(impl Fn(u64) + Send + Sync),
+        report: impl Fn(u64) + Clone + Send + 'static,
     ) -> Result<(), Error> {
         // Sent again as a whole: files are replaced one by one.
         let file = archive::pack(local, name).await?;
@@ -40,7 +40,7 @@ impl Sandbox {
         let query = [("destination", directory)];
         let path = file.path().to_owned();
         let request = || {
-            let form = archive::form(&path, length, &boundary)?;
+            let form = archive::form(&path, length, &boundary, report.clone())?;
             let kind = format!("multipart/form-data; boundary={boundary}");
             let request = self.request(Method::POST, &["upload_file"], &query)?;
             let request = request.header(http::header::CONTENT_LENGTH, form.length);
@@ -49,7 +49,6 @@ impl Sandbox {
                 .body(form.body))
         };
         self.send(Repeat::Temporary, request).await?;
-        report(length);
         Ok(())
     }
 

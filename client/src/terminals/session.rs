@@ -133,7 +133,7 @@ impl Session {
                     continue;
                 }
                 TerminalEvent::Output(data) | TerminalEvent::ErrorOutput(data) => {
-                    self.advance(data.len() as u64)
+                    self.advance(data.len() as u64);
                 }
                 TerminalEvent::Skipped(count) => self.advance(*count),
                 TerminalEvent::Exit(_) => self.is_finished = true,

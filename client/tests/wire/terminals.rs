@@ -32,7 +32,7 @@ fn router(connections: &Arc<AtomicU32>) -> Router {
            -> Response {
         let number = connections.fetch_add(1, Ordering::SeqCst);
         upgrade.on_upgrade(async move |socket| {
-            script(socket, number, query.get("after").cloned()).await
+            script(socket, number, query.get("after").cloned()).await;
         })
     };
     Router::new()
@@ -92,9 +92,10 @@ async fn pipe_without_input_goes_on_and_one_with_input_ends() {
         let connections = Arc::new(AtomicU32::new(0));
         let address = serve(router(&connections)).await;
         let mut session = session(address, false).await;
-        match has_input {
-            true => session.input().write(b"data").await.unwrap(),
-            false => session.input().end().await.unwrap(),
+        if has_input {
+            session.input().write(b"data").await.unwrap();
+        } else {
+            session.input().end().await.unwrap();
         }
         let end = loop {
             match session.next().await {
@@ -102,9 +103,10 @@ async fn pipe_without_input_goes_on_and_one_with_input_ends() {
                 end => break end,
             }
         };
-        match has_input {
-            true => assert!(matches!(end, Err(Error::Disconnected(_))), "{end:?}"),
-            false => assert_eq!(end.unwrap(), None),
+        if has_input {
+            assert!(matches!(end, Err(Error::Disconnected(_))), "{end:?}");
+        } else {
+            assert_eq!(end.unwrap(), None);
         }
         assert_eq!(connections.load(Ordering::SeqCst), expected);
     }

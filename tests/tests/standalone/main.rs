@@ -6,6 +6,7 @@ mod append_builds;
 mod blackbox;
 mod browser;
 mod cdi_devices;
+mod cli;
 mod escapes;
 mod first_session;
 mod fixture;

@@ -1,0 +1,110 @@
+//! `sandbox builds` and `sandbox images`.
+
+use std::path::PathBuf;
+
+use client::Client;
+
+use crate::copy::pack;
+use crate::failure::Failure;
+use crate::output::{note, print};
+use crate::progress;
+use crate::text::{bytes, escape, escape_lines};
+
+/// Exit code of a build that failed, or of an image that does not exist.
+const NEGATIVE: u8 = 1;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Build an image from a directory with a Dockerfile; prints its reference
+    Create {
+        directory: PathBuf,
+        /// Reference of the image, below the registry prefix
+        target: String,
+        /// Another tag; repeat it for several
+        #[arg(long)]
+        tag: Vec<String>,
+    },
+    /// Print the status of a build; the exit code is 1 if it failed
+    Status { id: String },
+    /// Follow the log of a build
+    Logs { id: String },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ImagesCommand {
+    /// Print the repository of runtime images
+    Prefix,
+    /// Print whether an image exists; the exit code is 1 if not
+    Exists { image: String },
+}
+
+pub(crate) async fn run(client: &Client, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Create {
+            directory,
+            target,
+            tag,
+        } => {
+            let archive = pack::context(directory).await?;
+            let id = client.build(&archive, &target, &tag).await?;
+            wait(client, &id).await
+        }
+        Command::Status { id } => {
+            let build = client.build_status(&id).await?;
+            let error = build.error.as_deref().unwrap_or_default();
+            print(format!(
+                "{} {} {}\n",
+                build.status,
+                escape(&build.image),
+                escape(error)
+            ))?;
+            Ok(if build.is_finished() && build.status != "SUCCESS" {
+                NEGATIVE
+            } else {
+                0
+            })
+        }
+        Command::Logs { id } => {
+            let mut log = client.build_logs(&id).await?;
+            while let Some(line) = log.next_line().await? {
+                print(escape_lines(&line) + "\n")?;
+            }
+            Ok(0)
+        }
+    }
+}
+
+async fn wait(client: &Client, id: &str) -> Result<u8, Failure> {
+    let line = progress::Line::waiting("building");
+    let build = client.wait_build(id, &mut |step| line.step(step)).await?;
+    drop(line);
+    if build.status == "SUCCESS" {
+        print(build.image + "\n")?;
+        return Ok(0);
+    }
+    let error = build.error.as_deref().unwrap_or("no reason is known");
+    note(&format!("build {id}: {}: {error}", build.status));
+    Ok(NEGATIVE)
+}
+
+pub(crate) async fn images(client: &Client, command: ImagesCommand) -> Result<u8, Failure> {
+    match command {
+        ImagesCommand::Prefix => print(client.registry_prefix().await? + "\n").map(|()| 0),
+        ImagesCommand::Exists { image } => {
+            let found = client.image(&image).await?;
+            let details = found.image.filter(|image| image.image_size_bytes > 0);
+            let details = details.map_or_else(String::new, |image| {
+                format!(
+                    " ({}, {})",
+                    bytes(image.image_size_bytes),
+                    image.upload_time
+                )
+            });
+            print(format!(
+                "{}{details}\n",
+                if found.exists { "exists" } else { "missing" }
+            ))?;
+            Ok(if found.exists { 0 } else { NEGATIVE })
+        }
+    }
+}

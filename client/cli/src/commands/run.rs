@@ -1,0 +1,123 @@
+//! `sandbox run`: a new sandbox, and a command in it.
+
+use client::{Client, Sandbox, ServerCommand, StartRequest, Status};
+
+use super::exec;
+use crate::console::{Signals, is_interactive};
+use crate::failure::Failure;
+use crate::output::{hint, note, print};
+use crate::progress;
+
+/// Letters of a random name.
+const NAME_LETTERS: usize = 8;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Name of the sandbox; by default a random one
+    #[arg(long)]
+    name: Option<String>,
+    /// Stop the sandbox when the command has ended
+    #[arg(long)]
+    rm: bool,
+    /// Multiply CPU and memory of the sandbox
+    #[arg(long, value_name = "FACTOR")]
+    resource_factor: Option<f64>,
+    /// Runtime class, such as gvisor
+    #[arg(long, value_name = "CLASS")]
+    runtime_class: Option<String>,
+    /// When to pull the image: `Always`, `IfNotPresent` or `Never`
+    #[arg(long, value_name = "POLICY")]
+    pull: Option<String>,
+    /// Plugin of the server in the sandbox, such as vscode, jupyter or browser:view
+    #[arg(long, value_name = "NAME")]
+    plugin: Vec<String>,
+    #[command(flatten)]
+    options: exec::Options,
+    /// Image, or `host` in standalone
+    image: String,
+    /// Command and its arguments; without one the sandbox starts and goes on
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+pub(crate) async fn run(client: &Client, args: Args) -> Result<u8, Failure> {
+    let request = request(client, &args).await?;
+    let name = request.session_id.clone();
+    let started = start(client, &request).await;
+    let done = match started {
+        Ok(sandbox) => use_sandbox(&sandbox, &args, &name).await,
+        Err(failure) => Err(failure),
+    };
+    if args.rm {
+        stop(client, &name).await?;
+    }
+    done
+}
+
+async fn request(client: &Client, args: &Args) -> Result<StartRequest, Failure> {
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => random_name(),
+    };
+    // A session has one sandbox, so another command would not get the image that is asked for here.
+    if args.name.is_some()
+        && let Some(info) = client.session(&name).await?
+        && !matches!(info.status, Status::Stopped | Status::Error)
+    {
+        let text = format!(
+            "the name {name} is in use by a sandbox that is {}; use `sandbox exec`, or stop it",
+            info.status
+        );
+        return Err(Failure::Usage(text));
+    }
+    let server = ServerCommand {
+        plugins: args.plugin.clone(),
+        ..ServerCommand::default()
+    };
+    let mut request = StartRequest::new(&args.image, name).server(&server);
+    request.environment = exec::environment(&args.options.env)?;
+    request.resource_factor = args.resource_factor;
+    request.runtime_class.clone_from(&args.runtime_class);
+    request.image_pull_policy.clone_from(&args.pull);
+    Ok(request)
+}
+
+/// Starts and waits, until a signal.
+async fn start(client: &Client, request: &StartRequest) -> Result<Sandbox, Failure> {
+    let line = progress::Line::waiting("starting");
+    let mut signals = Signals::new()?;
+    let mut report = |step: &client::Progress| line.step(step);
+    tokio::select! {
+        started = client.start_and_wait(request, &mut report) => Ok(started?),
+        signal = signals.ended() => Err(Failure::Interrupted(signal)),
+    }
+}
+
+async fn use_sandbox(sandbox: &Sandbox, args: &Args, name: &str) -> Result<u8, Failure> {
+    if args.command.is_empty() && !(args.options.wants_tty() || (args.rm && is_interactive())) {
+        print(format!("{name}\n"))?;
+        return Ok(0);
+    }
+    let done = exec::run_in(sandbox, &args.command, &args.options).await;
+    if !args.rm {
+        hint(&format!(
+            "sandbox {name} goes on; `sandbox stop {name}` ends it"
+        ));
+    }
+    done
+}
+
+/// Stops the sandbox of a session, also one that was accepted when the start was interrupted.
+async fn stop(client: &Client, name: &str) -> Result<(), Failure> {
+    if let Some(info) = client.session(name).await? {
+        client.stop(&info.runtime_id).await.inspect_err(|_| {
+            note(&format!("sandbox {name} could not be stopped and goes on"));
+        })?;
+    }
+    Ok(())
+}
+
+fn random_name() -> String {
+    let letters = std::iter::repeat_with(fastrand::lowercase).take(NAME_LETTERS);
+    format!("run-{}", letters.collect::<String>())
+}

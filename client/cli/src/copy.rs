@@ -1,0 +1,7 @@
+//! Copies of files and trees as tar streams.
+
+pub(crate) mod location;
+pub(crate) mod pack;
+pub(crate) mod pipe;
+mod tree;
+pub(crate) mod unpack;
