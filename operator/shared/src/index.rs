@@ -3,9 +3,12 @@
 
 pub mod deleted_uids;
 mod entry;
+mod history;
 mod phase_counts;
+mod removal;
 #[cfg(test)]
 mod tests;
+mod updates;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -23,10 +26,13 @@ use crate::keys::Keys;
 use crate::recent_map::RecentMap;
 use crate::urls::loopback_address;
 use deleted_uids::DeletedUids;
+use history::History;
 use phase_counts::PhaseCounts;
 use wait::Waiters;
 
 pub use entry::{Entry, Key};
+pub use history::{Cursor, Deletion, InvalidCursor, Update};
+pub use updates::TenantPage;
 
 /// Changes that a slow reader may lag behind before it has to read everything again.
 const CHANGE_BUFFER: usize = 4096;
@@ -39,6 +45,9 @@ pub struct Index {
     keys: Arc<Keys>,
     tables: RwLock<Tables>,
     changes: broadcast::Sender<Key>,
+    updates: broadcast::Sender<Update>,
+    /// Version up to which the watch has delivered all changes.
+    delivered: watch::Sender<u64>,
     waiters: Waiters,
     synced: watch::Sender<bool>,
     /// Entries lack the fields that only a controller needs.
@@ -61,6 +70,7 @@ struct Tables {
     delivered_at: RecentMap<Key, Instant, MAX_RECENT_CHANGES>,
     deleted_uids: DeletedUids,
     phase_counts: PhaseCounts,
+    history: History,
 }
 
 impl Index {
@@ -70,6 +80,8 @@ impl Index {
             keys,
             tables: RwLock::default(),
             changes: broadcast::Sender::new(CHANGE_BUFFER),
+            updates: broadcast::Sender::new(CHANGE_BUFFER),
+            delivered: watch::Sender::new(0),
             waiters: Waiters::default(),
             synced: watch::Sender::new(false),
             slim: false,
@@ -115,6 +127,10 @@ impl Index {
         }
         let entry = Arc::new(entry);
         let mut tables = self.tables.write();
+        if delivered {
+            tables.history.delivered(entry.version());
+            self.announce_version(&tables);
+        }
         if let Some(known) = tables.entries.get(&entry.key).cloned() {
             if known.is_newer_than(&entry) {
                 return Some((known, false));
@@ -132,6 +148,7 @@ impl Index {
         }
         tables.remove(&entry.key);
         tables.insert(entry.clone());
+        self.publish(&mut tables, &entry, false);
         let key = entry.key.clone();
         if delivered {
             tables.delivered_at.insert(key, Instant::now());
@@ -139,40 +156,6 @@ impl Index {
             tables.undelivered.insert(key);
         }
         Some((entry, true))
-    }
-
-    /// Removes a deleted object. A newer object of the same name stays.
-    pub fn remove(&self, key: &Key, uid: &str) {
-        self.tables.write().deleted_uids.insert(uid);
-        self.forget(key, uid);
-    }
-
-    fn forget(&self, key: &Key, uid: &str) {
-        let mut tables = self.tables.write();
-        if tables.entries.get(key).is_some_and(|e| e.uid == uid) {
-            tables.remove(key);
-            drop(tables);
-            self.announce(key);
-        }
-    }
-
-    /// Ends a relist: removes all entries that it lacks and marks the index synced. All others are
-    /// announced, changed or not, which triggers a reconcile of each.
-    pub fn retain(&self, seen: &HashSet<Key>) {
-        let missing: Vec<_> = {
-            let tables = self.tables.read();
-            let missing = tables.entries.values().filter(|e| !seen.contains(&e.key));
-            missing.map(|e| (e.key.clone(), e.uid.clone())).collect()
-        };
-        for (key, uid) in missing {
-            // The uid is not remembered as deleted: the list may be older than an own write.
-            self.forget(&key, &uid);
-        }
-        self.tables.write().undelivered.clear();
-        for key in seen {
-            self.announce(key);
-        }
-        self.synced.send_replace(true);
     }
 
     /// Returns whether a complete list has been seen.

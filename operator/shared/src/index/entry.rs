@@ -118,8 +118,13 @@ impl Entry {
     /// Returns whether this is a later version than `other`, or a later object of the same name.
     /// Versions that are not numbers cannot be compared.
     pub fn is_newer_than(&self, other: &Self) -> bool {
-        let version = |e: &Self| e.resource_version.parse::<u64>();
-        version(self).is_ok_and(|own| version(other).is_ok_and(|others| own > others))
+        let versions = self.version().zip(other.version());
+        versions.is_some_and(|(own, others)| own > others)
+    }
+
+    /// Returns the resource version, if it is a number.
+    pub fn version(&self) -> Option<u64> {
+        self.resource_version.parse().ok()
     }
 
     /// Returns the reason of the automatic pause that is in effect, if any. It is in the status

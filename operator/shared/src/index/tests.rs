@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn index() -> Arc<Index> {
+pub(super) fn index() -> Arc<Index> {
     Arc::new(Index::new(Arc::new(Keys::derive(&[1; 32]).unwrap())))
 }
 
-fn sandbox(name: &str, version: u32, spec: &Value) -> Sandbox {
+pub(super) fn sandbox(name: &str, version: u32, spec: &Value) -> Sandbox {
     serde_json::from_value(json!({
         "apiVersion": "openhands.dev/v1alpha1",
         "kind": "Sandbox",
@@ -22,13 +22,13 @@ fn sandbox(name: &str, version: u32, spec: &Value) -> Sandbox {
 }
 
 /// The sandbox of a session, and its name.
-fn session(index: &Index, tenant: &str, id: &str, epoch: u32) -> (String, Sandbox) {
+pub(super) fn session(index: &Index, tenant: &str, id: &str, epoch: u32) -> (String, Sandbox) {
     let name = index.keys.session_runtime_id("ns", tenant, id, epoch);
     let spec = json!({"session": {"tenant": tenant, "id": id, "epoch": epoch}});
     (name.clone(), sandbox(&name, epoch + 1, &spec))
 }
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key {
         namespace: "ns".into(),
         name: name.into(),

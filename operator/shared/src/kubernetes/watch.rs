@@ -28,6 +28,8 @@ const PAGE_SIZE: u32 = 100;
 
 /// Receiver of the objects of a watch, usually an index.
 pub trait WatchSink<K>: Send + Sync + 'static {
+    /// Called before the first object of a complete list.
+    fn begin_list(&self) {}
     /// Receives an object that was added or changed.
     fn apply(&self, object: K);
     fn remove(&self, key: &Key, meta: &ObjectMeta);
@@ -77,7 +79,10 @@ pub async fn run<K>(
     let mut seen = HashSet::new();
     while let Some(event) = events.next().await {
         match event {
-            Event::Init => seen.clear(),
+            Event::Init => {
+                seen.clear();
+                sink.begin_list();
+            }
             Event::InitApply(guard) => {
                 // An object that no longer decodes still exists: its last known state stays.
                 seen.extend(key_of(guard.meta()));
@@ -131,13 +136,19 @@ fn key_of(meta: &ObjectMeta) -> Option<Key> {
 }
 
 impl WatchSink<Sandbox> for Index {
+    fn begin_list(&self) {
+        Self::begin_list(self);
+    }
+
     fn apply(&self, sandbox: Sandbox) {
         self.deliver(&sandbox);
     }
 
     fn remove(&self, key: &Key, meta: &ObjectMeta) {
+        let version = meta.resource_version.as_deref();
+        let version = version.and_then(|version| version.parse().ok());
         if let Some(uid) = &meta.uid {
-            Self::remove(self, key, uid);
+            self.deliver_deletion(key, uid, version);
         }
     }
 

@@ -35,6 +35,10 @@ role_metrics! {
         "Requests and connections rejected because the client memory is used up";
     pub client_memory: Gauge = Gauge::default(),
         "gateway_client_memory_bytes", "Memory in use by client connections and request heads";
+    pub event_streams: Gauge = Gauge::default(),
+        "gateway_event_streams", "Open event streams";
+    pub event_streams_dropped: Counter = Counter::default(),
+        "gateway_event_streams_dropped", "Event streams ended because the client was too slow";
     pub upstream_connections: Gauge = Gauge::default(),
         "gateway_upstream_connections", "Open connections to sandboxes";
     image_builds: Family<Labels<2>, Counter> = Family::default(),
