@@ -1,8 +1,8 @@
 //! The remote runtime API that `OpenHands` clients call (`docs/specs/runtime-api.md`, section 1).
 //!
-//! Every response is JSON, errors included. There are no redirects or cookies, and only snapshots,
-//! which the clients of that specification do not know, answer 409 or 429: those clients treat them
-//! as failures.
+//! Every response is JSON, errors included. There are no redirects or cookies, and only snapshots and
+//! event streams, which the clients of that specification do not know, answer 409 or 429: those
+//! clients treat them as failures.
 
 mod admin;
 mod audit;
@@ -13,6 +13,7 @@ mod build;
 mod build_logs;
 mod endpoint;
 mod error;
+mod events;
 mod image;
 mod info;
 mod openapi;
@@ -35,6 +36,7 @@ use serde::Serialize;
 
 use super::admin_auth::AdminAuth;
 use super::builds::Builds;
+use super::events::Events;
 use super::sandbox_snapshots::Snapshots;
 use super::sandboxes::{SandboxError, Sandboxes};
 use super::warm_configs::WarmConfigStore;
@@ -55,6 +57,7 @@ pub(super) struct Api {
     configs: WarmConfigStore,
     builds: Arc<Builds>,
     snapshots: Snapshots,
+    events: Arc<Events>,
     /// `None` without a password.
     admin: Option<Arc<AdminAuth>>,
 }
@@ -67,6 +70,7 @@ impl Api {
         sandboxes: Sandboxes,
         tenants: Tenants,
         builds: Arc<Builds>,
+        events: Arc<Events>,
     ) -> Self {
         let settings = &sandboxes.config.settings;
         let password = settings.admin_password.clone();
@@ -80,6 +84,7 @@ impl Api {
             sandboxes,
             tenants,
             builds,
+            events,
         }
     }
 
@@ -97,6 +102,7 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
         session::runtime_endpoint(),
         batch::endpoint(),
         session::endpoint(),
+        events::endpoint(),
     ]);
     all.extend(sandbox_snapshots::endpoints());
     match builds {

@@ -12,6 +12,7 @@ mod client_address;
 mod client_memory;
 pub mod config;
 mod dispatch;
+mod events;
 mod exec_limits;
 mod keyed_limit;
 mod observed;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use builds::Builds;
 use builds::index::BuildIndex;
 use client_memory::ClientMemory;
+use events::Events;
 use proxy::Proxy;
 use shared::diagnostics::Diagnostics;
 use shared::index::{Index, Key};
@@ -58,6 +60,7 @@ struct GatewayParts {
     config: Arc<GatewayConfig>,
     api: Router,
     builds: Arc<Builds>,
+    events: Arc<Events>,
     proxy: Arc<Proxy>,
     metrics: Arc<GatewayMetrics>,
     /// Memory of client connections and request heads.
@@ -82,10 +85,13 @@ impl Gateway {
         let proxy = Arc::new(Proxy::new(sandboxes.clone(), metrics.clone()));
         let builds = Builds::new(client, config.clone(), metrics.clone(), proxy.clone());
         let builds = Arc::new(builds);
-        let api = api::Api::new(client, sandboxes, tenants, builds.clone());
+        let events = Events::new(sandboxes.clone(), builds.clone(), metrics.clone());
+        let events = Arc::new(events);
+        let api = api::Api::new(client, sandboxes, tenants, builds.clone(), events.clone());
         Self(Arc::new(GatewayParts {
             api: api::router(api),
             builds,
+            events,
             proxy,
             config,
             metrics,

@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -34,6 +34,7 @@ use super::client_address::{ClientConnection, client_network, is_trusted};
 use super::client_memory::{
     CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, TLS_BYTES, request_bytes,
 };
+use super::events::ConnectionAbort;
 use super::keyed_limit::KeyedLimiter;
 use super::{Gateway, GatewayConfig};
 use client_stream::{ClientObserver, ConnectionSlot};
@@ -83,6 +84,7 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, shutdown: &C
         }
     }
     closed.cancel();
+    gateway.0.events.stop();
     drain(gateway, acceptor.close(), config.drain_limit).await;
 }
 
@@ -246,7 +248,7 @@ impl Connection {
         }
     }
 
-    /// Serves until it ends, is idle, resets too many requests, or has none left after `close`.
+    /// Serves until it ends, is idle, is aborted, or has no request left after `close`.
     async fn serve<S>(self, stream: S, slot: ConnectionSlot)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -260,12 +262,12 @@ impl Connection {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = in_flight.abused() => return,
+            () = in_flight.aborted().cancelled() => return,
             () = idle_or_closed(&close, &in_flight) => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     ended = connection => ended,
-                    () = in_flight.abused() => return,
+                    () = in_flight.aborted().cancelled() => return,
                 }
             }
         };
@@ -303,11 +305,15 @@ impl Connection {
         let memory = gateway.0.memory.acquire(bytes);
         let request = request.map(|body| self.in_flight.watch(body));
         async move {
-            let response = if memory.is_some() {
+            let mut response = if memory.is_some() {
                 gateway.respond(request, addresses).await
             } else {
                 gateway.reject_overloaded()
             };
+            let abort = response.extensions_mut().remove::<ConnectionAbort>();
+            if let Some(abort) = abort.filter(|_| version < Version::HTTP_2) {
+                in_flight.link(&abort);
+            }
             let memory = memory.map(|mut memory| {
                 memory.shrink_to(REQUEST_BYTES);
                 memory

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a fake for tests")]
 
 mod captured_log;
+mod event_reader;
 pub mod image_build;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 pub use captured_log::CapturedLog;
+pub use event_reader::{EventReader, ReceivedEvent};
 
 /// Fake API server; clones share its state.
 #[derive(Debug, Clone, Default)]

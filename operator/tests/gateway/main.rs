@@ -10,6 +10,10 @@ mod bad_input;
 #[cfg(test)]
 mod builds;
 #[cfg(test)]
+mod event_limits;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
 mod memory_attack;
 #[cfg(test)]
 mod observability;

@@ -2,6 +2,7 @@
 //! with a sandbox behind it.
 
 pub(crate) mod build_client;
+pub(crate) mod event_client;
 pub(crate) mod fake_registry;
 pub(crate) mod gateway_fixture;
 pub(crate) mod layer_pod;

@@ -13,6 +13,7 @@ use operator::index::Key;
 use operator::traffic::{Gateways, GatewaysError, Traffic};
 use parking_lot::Mutex;
 use serde_json::Value;
+use testing::EventReader;
 use tokio_util::sync::DropGuard;
 
 use super::{API_KEY, NAMESPACE, urls};
@@ -62,6 +63,18 @@ impl TestGateway {
     /// `GET` with the key of the tenant `default`.
     pub async fn get(&self, path: &str) -> JsonReply {
         self.send(API_KEY, Method::GET, path, String::new()).await
+    }
+
+    /// Opens the event stream of a key, perhaps after a cursor.
+    pub async fn events(&self, key: &str, after: Option<&str>) -> EventReader<Body> {
+        let query = after.map(|cursor| format!("?after={cursor}"));
+        let request = Request::get(format!("/events{}", query.unwrap_or_default()))
+            .header("Host", "localhost:5000")
+            .header("X-API-Key", key)
+            .body(Body::empty())
+            .expect("a request");
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        EventReader::new(self.gateway.respond(request, peer).await)
     }
 
     pub async fn send(&self, key: &str, method: Method, path: &str, body: String) -> JsonReply {

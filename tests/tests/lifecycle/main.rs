@@ -7,6 +7,7 @@ mod chaos;
 mod controller_crash;
 mod day_of_claims;
 mod entrypoint_secret;
+mod events;
 mod failover;
 mod faults;
 mod full_builds;

@@ -28,6 +28,7 @@ pub(super) fn endpoint() -> Endpoint {
              end and has the status of the build. Without it, the stream was cut: ask again.",
         )
         .query("build_id", "Id of the build.", false)
+        .event_stream()
         .errors(&[400, 401, 404, 503])
 }
 

@@ -45,11 +45,13 @@ pub(super) struct Endpoint {
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
     pub(super) access: Access,
-    pub(super) query: Option<Parameter>,
+    pub(super) query: Vec<Parameter>,
     pub(super) request: Option<MakeSchema>,
     /// JSON of a request body.
     pub(super) example: Option<&'static str>,
     pub(super) success: (u16, Option<MakeSchema>),
+    /// The response is a stream of server-sent events.
+    pub(super) is_event_stream: bool,
     pub(super) failures: &'static [u16],
     route: MethodRouter<Arc<Api>>,
 }
@@ -87,10 +89,11 @@ impl Endpoint {
             id: "",
             summary: "",
             access: Access::Tenant,
-            query: None,
+            query: Vec::new(),
             request: None,
             example: None,
             success: (200, None),
+            is_event_stream: false,
             failures: &[401, 503],
             route,
         }
@@ -112,7 +115,7 @@ impl Endpoint {
         description: &'static str,
         repeated: bool,
     ) -> Self {
-        self.query = Some(Parameter {
+        self.query.push(Parameter {
             name,
             description,
             required: !repeated,
@@ -122,7 +125,7 @@ impl Endpoint {
     }
 
     pub(super) fn optional_query(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query = Some(Parameter {
+        self.query.push(Parameter {
             name,
             description,
             required: false,
@@ -144,6 +147,11 @@ impl Endpoint {
 
     pub(super) fn empty_response(mut self, code: u16) -> Self {
         self.success = (code, None);
+        self
+    }
+
+    pub(super) fn event_stream(mut self) -> Self {
+        self.is_event_stream = true;
         self
     }
 

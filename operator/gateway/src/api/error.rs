@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::admin_auth::AdminError;
 use crate::builds::BuildError;
+use crate::events::TooManyStreams;
 use crate::exec_limits::ExecLimitError;
 use crate::sandbox_snapshots::SnapshotError;
 use crate::sandboxes::SandboxError;
@@ -52,6 +53,8 @@ pub(crate) enum ApiError {
     UnknownBuild,
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Events(#[from] TooManyStreams),
     #[error(transparent)]
     Admin(#[from] AdminError),
     #[error(transparent)]
@@ -115,6 +118,7 @@ impl ApiError {
             Self::Build(error) => error.kind(),
             Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),
             Self::Snapshot(error) => error.kind(),
+            Self::Events(_) => (StatusCode::TOO_MANY_REQUESTS, "too-many-streams"),
             Self::Admin(error) => error.kind(),
             Self::WarmConfig(error) => match error {
                 ConfigError::NotStored => (StatusCode::NOT_FOUND, "config"),

@@ -32,7 +32,9 @@ pub(super) struct RuntimeInfo {
     /// URL of the sandbox server, without a trailing slash; it never changes.
     pub(super) url: String,
     /// Key of the sandbox server, for the header `X-Session-API-Key`.
-    pub(super) session_api_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
+    pub(super) session_api_key: Option<String>,
     pub(super) status: RuntimeStatus,
     pub(super) pod_status: PodStatus,
     /// Explains a state, and names ignored or capped fields of the start.
@@ -56,7 +58,9 @@ pub(super) struct RuntimeInfo {
     /// Last event (`type`, `reason`, `message`, `lastTimestamp`), if the sandbox is not ready.
     pub(super) events: Vec<Value>,
     /// End of the output of a failed command.
-    pub(super) pod_logs: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(required)]
+    pub(super) pod_logs: Option<String>,
     pub(super) command: Option<EchoedCommand>,
     pub(super) image: Option<String>,
     pub(super) working_dir: Option<String>,
@@ -121,6 +125,17 @@ pub(super) enum EchoedCommand {
 impl Api {
     /// Describes a sandbox. `None` for one without a session, which the API does not show.
     pub(super) fn info(&self, entry: &Entry) -> Option<RuntimeInfo> {
+        let info = self.public_info(entry)?;
+        let logs = pod_logs(entry, info.status, &self.sandboxes.keys);
+        Some(RuntimeInfo {
+            session_api_key: Some(self.session_key(entry)),
+            pod_logs: Some(logs),
+            ..info
+        })
+    }
+
+    /// Describes a sandbox without its key and its logs.
+    pub(super) fn public_info(&self, entry: &Entry) -> Option<RuntimeInfo> {
         let spec = &entry.spec;
         let session = entry.session()?;
         let id = &entry.runtime_id;
@@ -129,7 +144,7 @@ impl Api {
             runtime_id: id.clone(),
             session_id: session.id.clone(),
             url: self.urls(entry).runtime(id),
-            session_api_key: self.session_key(entry),
+            session_api_key: None,
             status: state.lifecycle,
             pod_status: state.pod,
             status_detail: state.detail,
@@ -141,7 +156,7 @@ impl Api {
             restart_reasons: entry.status.restarts.reasons.clone(),
             container_statuses: container_statuses(entry, state.lifecycle),
             events: events(entry, state.lifecycle),
-            pod_logs: pod_logs(entry, state.lifecycle, &self.sandboxes.keys),
+            pod_logs: None,
             command: command(entry),
             image: spec.image.clone(),
             working_dir: spec.working_dir.clone(),

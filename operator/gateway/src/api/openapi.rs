@@ -179,6 +179,9 @@ fn responses(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     if let Some(make) = success {
         answer["content"] = content(make, schemas);
     }
+    if endpoint.is_event_stream {
+        answer["content"] = json!({"text/event-stream": {"schema": {"type": "string"}}});
+    }
     responses.insert(code.to_string(), answer);
     for code in endpoint.failures {
         let content = content(SchemaGenerator::subschema_for::<ErrorBody>, schemas);

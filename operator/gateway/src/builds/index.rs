@@ -11,8 +11,11 @@ use kube::ResourceExt as _;
 use parking_lot::RwLock;
 use shared::index::Key;
 use shared::kubernetes::watch::WatchSink;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::timeout;
+
+/// Changes that a slow reader may lag behind before it has to read everything again.
+const UPDATE_BUFFER: usize = 256;
 
 /// Index of the image builds of one namespace.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub struct BuildIndex {
     synced: watch::Sender<bool>,
     /// Counts changes.
     changes: watch::Sender<u64>,
+    updates: broadcast::Sender<Arc<ImageBuild>>,
 }
 
 #[derive(Debug, Default)]
@@ -28,8 +32,8 @@ struct Tables {
     by_name: HashMap<String, Arc<ImageBuild>>,
     /// Tenant and reference to the builds that have it, the oldest first.
     by_reference: HashMap<(String, String), BTreeSet<Age>>,
-    /// Number of builds by tenant.
-    counts: HashMap<String, usize>,
+    /// Tenant to the names of its builds.
+    by_tenant: HashMap<String, BTreeSet<String>>,
 }
 
 /// Order of the builds of a reference: the first one has the name.
@@ -41,6 +45,7 @@ impl Default for BuildIndex {
             tables: RwLock::default(),
             synced: watch::Sender::new(false),
             changes: watch::Sender::new(0),
+            updates: broadcast::Sender::new(UPDATE_BUFFER),
         }
     }
 }
@@ -54,14 +59,20 @@ impl BuildIndex {
             return None;
         }
         let mut tables = self.tables.write();
+        let mut is_new = true;
         if let Some(known) = tables.by_name.get(&name) {
             if known.is_newer_than(&build) {
                 return Some(known.clone());
             }
+            is_new = known.resource_version() != build.resource_version();
             tables.remove(&name);
         }
         let build = Arc::new(build);
         tables.insert(&name, build.clone());
+        if is_new {
+            // Fails only without receivers.
+            let _ = self.updates.send(build.clone());
+        }
         drop(tables);
         self.announce();
         Some(build)
@@ -96,7 +107,20 @@ impl BuildIndex {
     /// Number of builds of a tenant.
     pub(super) fn count(&self, tenant: &str) -> usize {
         let tables = self.tables.read();
-        tables.counts.get(tenant).copied().unwrap_or_default()
+        tables.by_tenant.get(tenant).map_or(0, BTreeSet::len)
+    }
+
+    /// Returns the builds of a tenant.
+    pub(crate) fn of_tenant(&self, tenant: &str) -> Vec<Arc<ImageBuild>> {
+        let tables = self.tables.read();
+        let names = tables.by_tenant.get(tenant).into_iter().flatten();
+        let builds = names.filter_map(|name| tables.by_name.get(name).cloned());
+        builds.collect()
+    }
+
+    /// Subscribes to new versions of builds.
+    pub(crate) fn updates(&self) -> broadcast::Receiver<Arc<ImageBuild>> {
+        self.updates.subscribe()
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
@@ -125,7 +149,8 @@ impl Tables {
                 .or_default()
                 .insert(age(&build));
         }
-        *self.counts.entry(tenant.clone()).or_default() += 1;
+        let names = self.by_tenant.entry(tenant.clone()).or_default();
+        names.insert(name.to_owned());
         self.by_name.insert(name.to_owned(), build);
     }
 
@@ -143,10 +168,10 @@ impl Tables {
                 }
             }
         }
-        if let Some(count) = self.counts.get_mut(tenant) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(tenant);
+        if let Some(names) = self.by_tenant.get_mut(tenant) {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_tenant.remove(tenant);
             }
         }
     }
@@ -235,7 +260,7 @@ mod tests {
         assert_eq!(target(&index, "a", "r:lock").unwrap(), "r:second");
         index.retain(&HashSet::new());
         let tables = index.tables.read();
-        assert!(tables.by_reference.is_empty() && tables.counts.is_empty());
+        assert!(tables.by_reference.is_empty() && tables.by_tenant.is_empty());
     }
 
     #[test]

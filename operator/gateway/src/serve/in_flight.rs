@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::client_memory::MemoryPermit;
+use crate::events::ConnectionAbort;
 use crate::observed::{BodyObserver, ObservedBody, PolledFrame};
 
 /// Interval and number of consecutive checks after which a connection is idle. Clients keep theirs
@@ -37,8 +38,8 @@ struct ConnectionState {
     /// Requests that have begun, and those of HTTP/2 that the client reset before their end.
     begun: AtomicU64,
     reset: AtomicU64,
-    /// Cancelled when the client resets too many requests.
-    abused: CancellationToken,
+    /// Cancelled when the client resets too many requests, or does not read an event stream.
+    aborted: CancellationToken,
     open: AtomicUsize,
     /// True if the last request body was not read to its end.
     unread: AtomicBool,
@@ -70,7 +71,7 @@ impl Default for InFlightRequests {
             created: Instant::now(),
             begun: AtomicU64::default(),
             reset: AtomicU64::default(),
-            abused: CancellationToken::new(),
+            aborted: CancellationToken::new(),
             open: AtomicUsize::default(),
             unread: AtomicBool::default(),
         }))
@@ -88,7 +89,7 @@ impl ConnectionState {
     fn note_reset(&self) {
         let reset = self.reset.fetch_add(1, Ordering::Relaxed) + 1;
         if reset >= MAX_RESETS && 2 * reset > self.begun.load(Ordering::Relaxed) {
-            self.abused.cancel();
+            self.aborted.cancel();
         }
     }
 }
@@ -111,9 +112,9 @@ impl InFlightRequests {
         (!self.is_active()).then_some(idle)
     }
 
-    /// Waits until the client has reset too many requests.
-    pub(super) async fn abused(&self) {
-        self.0.abused.cancelled().await;
+    /// Token that closes the connection at once.
+    pub(super) fn aborted(&self) -> &CancellationToken {
+        &self.0.aborted
     }
 
     /// Changes at every start and end of a request.
@@ -156,6 +157,13 @@ impl InFlightRequests {
 }
 
 impl InFlightRequest {
+    /// Lets the connection be closed from outside.
+    pub(super) fn link(&self, abort: &ConnectionAbort) {
+        if let Some(requests) = &self.requests {
+            abort.link(requests.aborted());
+        }
+    }
+
     /// Keeps the request (of `version`) in flight until its response ends, a tunnel for good.
     pub(super) fn until_response_end(
         mut self,
