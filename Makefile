@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ bench-node: ## Warm starts on a real node: /start to the first action, one by on
 bench-proxy: ## Gateway: requests, tunnels, large bodies and memory, beside a direct connection and nginx
 	hack/install bench
 	cargo run --release --locked -p operator --example bench_proxy
+
+bench-events: ## Gateway: CPU of 200 event streams with 5 000 sandboxes, at rest and at 50 changes per second
+	cargo run --release --locked -p operator --example bench_events
 
 fuzz: ## Fuzz what executor and gateway read from strangers, TIME=60 seconds each (ARGS="screen paths archive action route")
 	hack/install fuzz
