@@ -169,6 +169,8 @@ async fn stream_ends_when_the_replica_drains() {
     let rest = client.rest().await;
     assert!(rest.ends_with("\n0\n\n"), "a complete body: {rest}");
     fixture.served.await.unwrap();
+    let metrics = fixture.base.gateway.metrics();
+    assert_eq!(metrics.requests("api", "ok"), 1);
 }
 
 #[tokio::test]

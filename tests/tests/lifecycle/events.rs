@@ -105,6 +105,7 @@ async fn life_of_a_sandbox_is_a_sequence_of_events() {
     let cluster = TestCluster::new();
     let gateway = cluster.gateway().await;
     let mut client = Follower::new(&gateway).await;
+    client.follow(LAG).await;
     let mut of_other = gateway.events(OTHER_KEY, None).await;
     of_other.until("synced").await;
     let id = gateway.start(&start_body("s")).await["runtime_id"]

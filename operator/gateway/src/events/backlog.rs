@@ -1,6 +1,9 @@
 //! First part of a stream: the present state of all sandboxes, or of those that have changed since a
 //! cursor. It is read in pages, each when the client has taken the last one.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;

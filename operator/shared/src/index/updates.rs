@@ -43,7 +43,11 @@ impl Index {
     /// Returns the deletions of a tenant's sandboxes after a cursor. `None` if the cursor is too old,
     /// newer than what the watch has delivered, or of another index that had another list.
     pub fn deletions_after(&self, cursor: Cursor, tenant: &str) -> Option<Vec<Deletion>> {
-        self.tables.read().history.deletions_after(cursor, tenant)
+        let tables = self.tables.read();
+        let mut deletions = tables.history.deletions_after(cursor, tenant)?;
+        // A session gets the same name again when its tombstone is gone. The reader may know that one.
+        deletions.retain(|deletion| !tables.entries.contains_key(&deletion.key));
+        Some(deletions)
     }
 
     /// Returns at most `limit` sandboxes of a tenant's sessions between two keys.

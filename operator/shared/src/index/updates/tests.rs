@@ -142,7 +142,13 @@ fn deletion_that_a_lookup_found_is_told_to_every_cursor() {
     let name = deliver(&index, "a", 5);
     index.remove(&key(&name), &format!("uid-{name}"));
     deliver(&index, "b", 9);
-    assert_eq!(deleted(&index, index.cursor()).unwrap(), [name]);
+    assert_eq!(deleted(&index, index.cursor()).unwrap(), [&*name]);
+    // The session begins again, with the same name.
+    let (_, mut again) = session(&index, TENANT, "a", 0);
+    again.metadata.uid = Some("again".into());
+    again.metadata.resource_version = Some("11".into());
+    index.deliver(&again);
+    assert_eq!(deleted(&index, index.cursor()).unwrap(), [""; 0]);
 }
 
 #[test]
