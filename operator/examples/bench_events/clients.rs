@@ -26,8 +26,8 @@ struct Seen {
     /// Gets a permit for each stream that has its list.
     listed: Semaphore,
     bytes: AtomicUsize,
-    /// Microseconds from the event to its reading.
-    delays: Mutex<Vec<i64>>,
+    /// Times from the event to its reading.
+    delays: Mutex<Vec<Duration>>,
 }
 
 impl Clients {
@@ -77,14 +77,13 @@ impl Clients {
             return Ok(());
         }
         delays.sort_unstable();
-        let of = |percent: usize| delays.get((delays.len() - 1) * percent / 100);
-        let millis = |percent| of(percent).map_or(0.0, |micros| *micros as f64 / 1000.0);
+        let delay = |percent: usize| delays[(delays.len() - 1) * percent / 100];
         println!(
-            "  {:.0} events per second; delay p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
-            delays.len() as f64 / time.as_secs_f64(),
-            millis(50),
-            millis(99),
-            millis(100),
+            "  {} events per second; delay p50 {:.2?}, p99 {:.2?}, max {:.2?}",
+            delays.len() / usize::try_from(time.as_secs().max(1))?,
+            delay(50),
+            delay(99),
+            delay(100),
         );
         Ok(())
     }
@@ -103,7 +102,7 @@ async fn read(stream: TcpStream, seen: Arc<Seen>) -> anyhow::Result<()> {
         } else if let Some(rest) = line.split_once(r#""change":"changed","at":""#) {
             let at = rest.1.split('"').next().context("a time")?;
             let at: Timestamp = at.parse()?;
-            let delay = Timestamp::now().as_microsecond() - at.as_microsecond();
+            let delay = Timestamp::now().duration_since(at).unsigned_abs();
             seen.delays.lock().push(delay);
         }
     }

@@ -10,10 +10,11 @@ mod gateway;
 #[allow(dead_code, reason = "no process is pinned here")]
 mod processes;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clients::Clients;
 use processes::{ChildProcess, cpu_time, resident_kib};
+use tokio::time::Instant;
 
 const STREAMS: usize = 200;
 const CHANGES_PER_SECOND: u32 = 50;
@@ -42,9 +43,10 @@ async fn measure(changes: u32, time: Duration) -> anyhow::Result<()> {
     let (begun, before) = (Instant::now(), cpu_time(&processes)?);
     let mut clients = Clients::connect(gateway.address, STREAMS).await?;
     let bytes = clients.wait_listed().await?;
-    let (took, cpu) = (begun.elapsed(), cpu_time(&processes)? - before);
+    let cpu = cpu_time(&processes)?.saturating_sub(before);
+    let took = begun.elapsed();
     println!(
-        "  {STREAMS} lists at once: {took:.2?}, {cpu:.2?} CPU, {} MiB",
+        "  {STREAMS} lists at once: {took:.2?}, {cpu:.2?} CPU, {} MiB together",
         bytes >> 20
     );
     clients.reset();

@@ -100,8 +100,8 @@ where
     fn parse(&mut self, block: &str) -> Option<ReceivedEvent> {
         let field = |name: &str| {
             let prefix = format!("{name}: ");
-            let values = block.lines().filter_map(|line| line.strip_prefix(&prefix));
-            values.last().map(str::to_owned)
+            let mut values = block.lines().filter_map(|line| line.strip_prefix(&prefix));
+            values.next_back().map(str::to_owned)
         };
         let id = field("id");
         if id.is_some() {

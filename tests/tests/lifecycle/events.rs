@@ -199,11 +199,11 @@ async fn client_that_moves_between_replicas_misses_nothing() {
             cluster.start_controller();
         }
         if rng.percent(10) {
-            let gone = cluster.names::<Sandbox>().await;
-            let sandboxes = cluster.sandboxes();
-            // The first one, if there is any.
-            for name in gone.first() {
-                let _ = sandboxes.delete(name, &DeleteParams::default()).await;
+            let names = cluster.names::<Sandbox>().await;
+            if let Some(name) = names.first() {
+                let sandboxes = cluster.sandboxes();
+                let deleted = sandboxes.delete(name, &DeleteParams::default()).await;
+                deleted.unwrap();
             }
         }
         if rng.percent(40) {

@@ -33,7 +33,7 @@ struct Tables {
     /// Tenant and reference to the builds that have it, the oldest first.
     by_reference: HashMap<(String, String), BTreeSet<Age>>,
     /// Tenant to the names of its builds.
-    by_tenant: HashMap<String, BTreeSet<String>>,
+    names: HashMap<String, BTreeSet<String>>,
 }
 
 /// Order of the builds of a reference: the first one has the name.
@@ -107,13 +107,13 @@ impl BuildIndex {
     /// Number of builds of a tenant.
     pub(super) fn count(&self, tenant: &str) -> usize {
         let tables = self.tables.read();
-        tables.by_tenant.get(tenant).map_or(0, BTreeSet::len)
+        tables.names.get(tenant).map_or(0, BTreeSet::len)
     }
 
     /// Returns the builds of a tenant.
     pub(crate) fn of_tenant(&self, tenant: &str) -> Vec<Arc<ImageBuild>> {
         let tables = self.tables.read();
-        let names = tables.by_tenant.get(tenant).into_iter().flatten();
+        let names = tables.names.get(tenant).into_iter().flatten();
         let builds = names.filter_map(|name| tables.by_name.get(name).cloned());
         builds.collect()
     }
@@ -149,7 +149,7 @@ impl Tables {
                 .or_default()
                 .insert(age(&build));
         }
-        let names = self.by_tenant.entry(tenant.clone()).or_default();
+        let names = self.names.entry(tenant.clone()).or_default();
         names.insert(name.to_owned());
         self.by_name.insert(name.to_owned(), build);
     }
@@ -168,10 +168,10 @@ impl Tables {
                 }
             }
         }
-        if let Some(names) = self.by_tenant.get_mut(tenant) {
+        if let Some(names) = self.names.get_mut(tenant) {
             names.remove(name);
             if names.is_empty() {
-                self.by_tenant.remove(tenant);
+                self.names.remove(tenant);
             }
         }
     }
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(target(&index, "a", "r:lock").unwrap(), "r:second");
         index.retain(&HashSet::new());
         let tables = index.tables.read();
-        assert!(tables.by_reference.is_empty() && tables.by_tenant.is_empty());
+        assert!(tables.by_reference.is_empty() && tables.names.is_empty());
     }
 
     #[test]

@@ -38,11 +38,11 @@ struct DeletedRuntime<'a> {
 
 impl Message {
     pub(super) fn runtime(update: &Update, data: &str) -> Self {
-        Self::of(update, event("runtime", data))
+        Self::of(update, &event("runtime", data))
     }
 
     pub(super) fn deleted(update: &Update, session: &Session) -> Self {
-        Self::of(update, deleted(&update.entry.runtime_id, &session.id))
+        Self::of(update, &deleted(&update.entry.runtime_id, &session.id))
     }
 
     pub(super) fn build(data: &str) -> Self {
@@ -54,7 +54,7 @@ impl Message {
         }
     }
 
-    fn of(update: &Update, event: String) -> Self {
+    fn of(update: &Update, event: &str) -> Self {
         let line = cursor_line(update.cursor);
         Self {
             number: 0,
@@ -64,7 +64,7 @@ impl Message {
                 is_removed: update.is_removed,
             }),
             cursor_bytes: line.len(),
-            text: (line + &event).into(),
+            text: (line + event).into(),
         }
     }
 
