@@ -97,10 +97,46 @@ impl ConditionType {
     }
 }
 
-/// Reason on the wire.
+impl Reason {
+    /// Reason on the wire, which is also its label in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CreatingPod => "CreatingPod",
+            Self::Unschedulable => "Unschedulable",
+            Self::VolumeLost => "VolumeLost",
+            Self::QuotaExceeded => "QuotaExceeded",
+            Self::ImagePullBackOff => "ImagePullBackOff",
+            Self::InvalidImageName => "InvalidImageName",
+            Self::CreateContainerConfigError => "CreateContainerConfigError",
+            Self::Initializing => "Initializing",
+            Self::WaitingForCommand => "WaitingForCommand",
+            Self::Ready => "Ready",
+            Self::NodeNotReady => "NodeNotReady",
+            Self::PodReplaced => "PodReplaced",
+            Self::Restarting => "Restarting",
+            Self::CrashLoop => "CrashLoop",
+            Self::StartTimeout => "StartTimeout",
+            Self::Requested => "Requested",
+            Self::Idle => "Idle",
+            Self::MaxRunTime => "MaxRunTime",
+            Self::Expired => "Expired",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::Refused => "Refused",
+            Self::PoolNotFound => "PoolNotFound",
+            Self::WaitingForWarmPod => "WaitingForWarmPod",
+            Self::PoolExhausted => "PoolExhausted",
+            Self::SnapshotNotFound => "SnapshotNotFound",
+            Self::WaitingForSnapshot => "WaitingForSnapshot",
+            Self::SnapshotUnusable => "SnapshotUnusable",
+            Self::NameTaken => "NameTaken",
+            Self::SpecChanged => "SpecChanged",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+        f.write_str(self.as_str())
     }
 }
 
@@ -126,5 +162,22 @@ pub fn condition(
         observed_generation: generation,
         last_transition_time: unchanged
             .map_or_else(|| now.clone(), |c| c.last_transition_time.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_has_the_same_text_in_objects_and_labels() {
+        let schema = serde_json::to_value(schemars::schema_for!(Reason)).unwrap();
+        let names = schema["oneOf"].as_array().unwrap();
+        assert!(names.len() > 25, "{schema}");
+        for name in names {
+            let name = &name["const"];
+            let reason: Reason = serde_json::from_value(name.clone()).unwrap();
+            assert_eq!(reason.as_str(), name);
+        }
     }
 }

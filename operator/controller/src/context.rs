@@ -18,6 +18,7 @@ use crate::image_builds::queue::BuildQueue;
 use crate::injection::ExecutorInjection;
 use crate::pod_features::{PodFeatures, ProbedSetting};
 use crate::pod_index::PodIndex;
+use crate::pod_meter::PodMeter;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
 use crate::pools::waiting::WaitingSandboxes;
@@ -42,6 +43,7 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) index: Arc<Index>,
     pub(crate) pods: Arc<PodIndex>,
+    pub(crate) pod_meter: Arc<PodMeter>,
     pub(crate) warm_pods: Arc<WarmPodIndex>,
     pub(crate) pools: Arc<PoolIndex>,
     pub(crate) snapshots: Arc<SnapshotIndex>,
@@ -83,7 +85,9 @@ impl Context {
         let metrics = ControllerMetrics::default();
         let supervisors = peers.supervisors.clone();
         let pool_queue = Arc::new(WorkQueue::default());
-        let warm_pods = Arc::new(WarmPodIndex::new(pool_queue.clone()));
+        let pod_meter = PodMeter::new(metrics.clone());
+        let warm_pods = WarmPodIndex::new(pool_queue.clone(), pod_meter.clone());
+        let warm_pods = Arc::new(warm_pods);
         let mut states = SandboxStates::default();
         Self {
             installation: installation(&config),
@@ -93,7 +97,13 @@ impl Context {
             user_namespaces: ProbedSetting::new(config.pods.user_namespaces),
             rejections: RecentRejections::default(),
             isolation: Isolation::new(config.pods.network_policy.clone()),
-            pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
+            pods: Arc::new(PodIndex::new(
+                clock,
+                queue.clone(),
+                warm_pods.clone(),
+                pod_meter.clone(),
+            )),
+            pod_meter,
             warm_pods,
             sandbox_queue: queue.clone(),
             pool_queue: pool_queue.clone(),

@@ -196,6 +196,7 @@ async fn run_when_elected(
         lost = election.renew_until_lost() => Err(ControllerError::from(lost)),
     };
     worker.context.metrics.leader.set(0);
+    worker.context.pod_meter.end();
     // A lease whose reconciles have not all ended must expire instead.
     if result? {
         election.release().await;

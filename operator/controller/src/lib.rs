@@ -16,6 +16,7 @@ mod injection;
 mod log_tail;
 mod pod_features;
 mod pod_index;
+mod pod_meter;
 mod pools;
 mod quota;
 mod rejected_persistence;

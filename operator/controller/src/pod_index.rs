@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::facts::PodFacts;
+use crate::pod_meter::{MeteredPod, PodMeter, PodUse};
 use crate::pools::warm_pods::WarmPodIndex;
 use crds::{Sandbox, SandboxPool, names};
 use shared::clock::Clock;
@@ -24,6 +25,7 @@ pub(crate) struct PodIndex {
     clock: Clock,
     queue: Arc<WorkQueue<Key>>,
     warm: Arc<WarmPodIndex>,
+    meter: Arc<PodMeter>,
     tables: RwLock<Tables>,
     synced: watch::Sender<bool>,
 }
@@ -47,14 +49,21 @@ struct IndexedPod {
     owner_uid: String,
     version: Option<u64>,
     facts: Arc<PodFacts>,
+    _metered: Option<MeteredPod>,
 }
 
 impl PodIndex {
-    pub(crate) fn new(clock: Clock, queue: Arc<WorkQueue<Key>>, warm: Arc<WarmPodIndex>) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        queue: Arc<WorkQueue<Key>>,
+        warm: Arc<WarmPodIndex>,
+        meter: Arc<PodMeter>,
+    ) -> Self {
         Self {
             clock,
             queue,
             warm,
+            meter,
             tables: RwLock::default(),
             synced: watch::Sender::new(false),
         }
@@ -144,7 +153,7 @@ impl PodIndex {
     /// deleted one is ignored as well, but its sandbox is requeued, because a reconcile may be
     /// about to wait for the Pod.
     pub(crate) fn apply(&self, pod: &SlimPod) {
-        let Some(mut indexed) = IndexedPod::read(pod) else {
+        let Some(mut indexed) = IndexedPod::read(pod, &self.meter) else {
             return;
         };
         let is_claimed = indexed.facts.was_warm();
@@ -251,9 +260,10 @@ impl Tables {
 }
 
 impl IndexedPod {
-    fn read(pod: &SlimPod) -> Option<Self> {
+    fn read(pod: &SlimPod, meter: &Arc<PodMeter>) -> Option<Self> {
         let facts = PodFacts::read(pod)?;
         Some(Self {
+            _metered: meter.track(PodUse::Sandbox, pod),
             key: Key {
                 namespace: pod.namespace()?,
                 name: facts.name.clone(),
@@ -323,6 +333,8 @@ fn sandbox(meta: &ObjectMeta) -> Option<Key> {
 mod tests {
     use serde_json::json;
 
+    use shared::metrics::ControllerMetrics;
+
     use super::*;
     use crate::tests::key;
 
@@ -337,8 +349,10 @@ mod tests {
     fn pods() -> (PodIndex, Arc<WorkQueue<Key>>) {
         let queue = Arc::new(WorkQueue::default());
         queue.open();
-        let warm = Arc::new(WarmPodIndex::new(Arc::default()));
-        (PodIndex::new(Clock::wall(), queue.clone(), warm), queue)
+        let meter = PodMeter::new(ControllerMetrics::default());
+        let warm = Arc::new(WarmPodIndex::new(Arc::default(), meter.clone()));
+        let index = PodIndex::new(Clock::wall(), queue.clone(), warm, meter);
+        (index, queue)
     }
 
     fn known(pods: &PodIndex) -> Option<String> {

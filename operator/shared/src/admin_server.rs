@@ -114,6 +114,8 @@ fn check_response(passed: &str, failures: &[String], warnings: &[String]) -> Res
 }
 
 pub fn metrics_response(diagnostics: &Diagnostics) -> Response<Body> {
+    let failures = diagnostics.health.readiness_failures();
+    diagnostics.metrics.record_readiness(failures.is_empty());
     match diagnostics.metrics.encode() {
         Ok(text) => text_response(StatusCode::OK, metrics::CONTENT_TYPE, text),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

@@ -4,8 +4,8 @@
 pub mod deleted_uids;
 mod entry;
 mod history;
-mod phase_counts;
 mod removal;
+mod status_counts;
 #[cfg(test)]
 mod tests;
 mod updates;
@@ -27,7 +27,7 @@ use crate::recent_map::RecentMap;
 use crate::urls::loopback_address;
 use deleted_uids::DeletedUids;
 use history::History;
-use phase_counts::PhaseCounts;
+use status_counts::StatusCounts;
 use wait::Waiters;
 
 pub use entry::{Entry, Key};
@@ -69,8 +69,8 @@ struct Tables {
     /// Times of the last changes that the watch delivered.
     delivered_at: RecentMap<Key, Instant, MAX_RECENT_CHANGES>,
     deleted_uids: DeletedUids,
-    phase_counts: PhaseCounts,
     history: History,
+    status_counts: StatusCounts,
 }
 
 impl Index {
@@ -220,13 +220,19 @@ impl Index {
 
     /// Returns the number of Sandboxes that have not been started yet or are being started.
     pub fn starts_in_progress(&self) -> usize {
-        let counts = &self.tables.read().phase_counts;
+        let counts = &self.tables.read().status_counts;
         counts.count(Phase::Pending) + counts.count(Phase::Starting)
     }
 
     /// Returns the number of Sandboxes per phase name.
     pub fn phase_counts(&self) -> Vec<(&'static str, usize)> {
-        self.tables.read().phase_counts.counts().collect()
+        self.tables.read().status_counts.by_phase().collect()
+    }
+
+    /// Returns the number of Sandboxes that are not ready yet per reason, also of reasons that none
+    /// has any more.
+    pub fn starting_counts(&self) -> Vec<(&'static str, usize)> {
+        self.tables.read().status_counts.starting().collect()
     }
 
     /// Subscribes to the keys of changed and removed objects. A receiver that lags has to read all.
@@ -244,7 +250,7 @@ impl Index {
 impl Tables {
     fn insert(&mut self, entry: Arc<Entry>) {
         let key = entry.key.clone();
-        self.phase_counts.add(entry.status.phase);
+        self.status_counts.add(&entry.status);
         let runtime_id = entry.runtime_id.clone();
         let address = loopback_address(&runtime_id);
         self.by_loopback_address.insert((address, key.clone()));
@@ -264,7 +270,7 @@ impl Tables {
             return;
         };
         self.undelivered.remove(key);
-        self.phase_counts.remove(entry.status.phase);
+        self.status_counts.remove(&entry.status);
         let address = loopback_address(&entry.runtime_id);
         self.by_loopback_address.remove(&(address, key.clone()));
         if self.by_runtime_id.get(&entry.runtime_id) == Some(key) {

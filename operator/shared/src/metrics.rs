@@ -13,6 +13,9 @@ macro_rules! role_metrics {
         }
 
         impl $role {
+            /// Names of all metrics, without the prefix and the suffixes of the text format.
+            pub const NAMES: &[&str] = &[$($name),*];
+
             /// Registers all metrics.
             pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
                 $(registry.register($name, $help, self.$field.clone());)*
@@ -69,6 +72,7 @@ type DurationFamily<const N: usize> = Family<Labels<N>, Histogram>;
 pub struct Metrics {
     registry: Mutex<Registry>,
     refreshers: Mutex<Vec<Refresh>>,
+    ready: Gauge,
     kubernetes_requests: Family<Labels<3>, Counter>,
     kubernetes_seconds: DurationFamily<2>,
 }
@@ -85,6 +89,11 @@ impl Metrics {
     /// Sets gauges before each read, which is cheaper than keeping them up to date.
     pub fn before_each_read(&self, refresh: impl Fn() + Send + Sync + 'static) {
         self.refreshers.lock().push(Box::new(refresh));
+    }
+
+    /// Sets whether the process is ready, as `/readyz` says it.
+    pub fn record_readiness(&self, is_ready: bool) {
+        self.ready.set(is_ready.into());
     }
 
     /// All metrics in the `OpenMetrics` text format.
@@ -116,7 +125,9 @@ impl Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
-        let (requests, seconds) = (Family::default(), durations());
+        let (ready, requests, seconds) = (Gauge::default(), Family::default(), durations());
+        let help = "1 if the process is ready, as /readyz says it";
+        add(&mut registry, "ready", help, &ready);
         let help = "Requests to the Kubernetes API";
         add(&mut registry, "kubernetes_requests", help, &requests);
         let help = "Latency of Kubernetes API requests; for a watch, until the response head";
@@ -125,6 +136,7 @@ impl Default for Metrics {
         Self {
             registry: Mutex::new(registry),
             refreshers: Mutex::default(),
+            ready,
             kubernetes_requests: requests,
             kubernetes_seconds: seconds,
         }

@@ -81,6 +81,7 @@ impl Worker {
     pub(super) async fn run(self: &Arc<Self>, shutdown: &CancellationToken) -> bool {
         tracing::info!("reconciling");
         self.context.metrics.leader.set(1);
+        self.context.pod_meter.begin();
         restore_quota(&self.context);
         self.queue.open();
         enqueue_all(&self.context.index, &self.queue);
@@ -199,7 +200,19 @@ impl Worker {
             Some(Reason::PoolExhausted) => metrics.record_claim("refused"),
             _ => {}
         }
+        if let Some(restored) = new
+            .restored
+            .as_ref()
+            .filter(|_| new.restored != old.restored)
+        {
+            metrics.record_restore(restored.level.as_str());
+        }
+        let restarts = new.restarts.count.saturating_sub(old.restarts.count);
+        if restarts > 0 {
+            metrics.record_restarts(restarts, new.restarts.reasons.last().map(String::as_str));
+        }
         if new.phase == Phase::Failed && old.phase != Phase::Failed {
+            metrics.record_sandbox_failure(new.reason);
             let (reason, detail) = (new.reason.map(|reason| reason.to_string()), &new.message);
             tracing::warn!(%key, reason, detail, "sandbox failed");
         }
@@ -256,9 +269,15 @@ pub(super) fn enqueue_all(index: &Index, queue: &WorkQueue<Key>) {
 
 fn update_gauges(context: &Context, queue: &WorkQueue<Key>) {
     let metrics = &context.metrics;
+    context.pod_meter.publish();
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     for (phase, count) in context.index.phase_counts() {
         let gauge = metrics.sandboxes.get_or_create_owned(&[("phase", phase)]);
+        gauge.set(number(count));
+    }
+    for (reason, count) in context.index.starting_counts() {
+        let label = [("reason", reason)];
+        let gauge = metrics.sandboxes_starting.get_or_create_owned(&label);
         gauge.set(number(count));
     }
     let (ready, others) = context.warm_pods.count();

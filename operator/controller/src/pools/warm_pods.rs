@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::refill::{REFILL_DELAY, RecentClaims, Refill};
 use crate::facts::{ContainerState, PodFacts, PodPhase};
+use crate::pod_meter::{MeteredPod, PodMeter, PodUse};
 use shared::index::Key;
 use shared::index::deleted_uids::DeletedUids;
 use shared::kubernetes::slim::SlimPod;
@@ -24,6 +25,7 @@ const OVERDUE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct WarmPodIndex {
     queue: Arc<WorkQueue<Key>>,
+    meter: Arc<PodMeter>,
     tables: Mutex<Tables>,
 }
 
@@ -49,6 +51,7 @@ pub(crate) struct WarmPod {
     taken: Option<Taken>,
     /// A watch or list has shown the Pod, so its absence from a list means that it is gone.
     is_confirmed: bool,
+    _metered: Option<Arc<MeteredPod>>,
 }
 
 /// A creation that the API server has not answered yet. If it never does, the next Pod of the pool
@@ -140,9 +143,10 @@ impl WarmPod {
 }
 
 impl WarmPodIndex {
-    pub(crate) fn new(queue: Arc<WorkQueue<Key>>) -> Self {
+    pub(crate) fn new(queue: Arc<WorkQueue<Key>>, meter: Arc<PodMeter>) -> Self {
         Self {
             queue,
+            meter,
             tables: Mutex::default(),
         }
     }
@@ -246,7 +250,7 @@ impl WarmPodIndex {
 
     /// Stores a Pod as created or read.
     pub(crate) fn apply(&self, pool: Key, pod: &SlimPod, is_confirmed: bool) {
-        let Some(mut pod) = read(pod, is_confirmed) else {
+        let Some(mut pod) = read(pod, is_confirmed, &self.meter) else {
             return;
         };
         let mut tables = self.tables.lock();
@@ -392,7 +396,7 @@ impl Tables {
     }
 }
 
-fn read(pod: &SlimPod, is_confirmed: bool) -> Option<WarmPod> {
+fn read(pod: &SlimPod, is_confirmed: bool, meter: &Arc<PodMeter>) -> Option<WarmPod> {
     let facts = PodFacts::read(pod)?;
     Some(WarmPod {
         resource_version: pod.metadata.resource_version.clone()?,
@@ -401,6 +405,7 @@ fn read(pod: &SlimPod, is_confirmed: bool) -> Option<WarmPod> {
         facts: Arc::new(facts),
         taken: None,
         is_confirmed,
+        _metered: meter.track(PodUse::Warm, pod).map(Arc::new),
     })
 }
 

@@ -26,6 +26,15 @@ async fn get(diagnostics: &Diagnostics, path: &str) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
+/// Value of the metric that says what `/readyz` says.
+async fn ready_metric(diagnostics: &Diagnostics) -> String {
+    let (_, text) = get(diagnostics, "/metrics").await;
+    let mut values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("sandbox_operator_ready "));
+    values.next().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn readyz_lists_failed_checks() {
     let diagnostics = Diagnostics::default();
@@ -43,6 +52,7 @@ async fn readyz_lists_failed_checks() {
                     CRD sandboxes.openhands.dev is not installed\n";
     let answer = get(&diagnostics, "/readyz").await;
     assert_eq!(answer, (503, failures.to_owned()));
+    assert_eq!(ready_metric(&diagnostics).await, "0");
     // A restart would not help, so liveness passes.
     assert_eq!(get(&diagnostics, "/livez").await, (200, "alive\n".into()));
     for resource in ["pods", "sandboxes"] {
@@ -51,6 +61,7 @@ async fn readyz_lists_failed_checks() {
     }
     health.clear_unmet("root key");
     assert_eq!(get(&diagnostics, "/readyz").await, ready);
+    assert_eq!(ready_metric(&diagnostics).await, "1");
 }
 
 #[tokio::test]

@@ -165,7 +165,12 @@ fn phase_counts_follow_every_change() {
     let index = index();
     let mut a = sandbox("a", 1, &json!({}));
     index.apply(&a);
-    index.apply(&sandbox("b", 2, &json!({})));
+    let mut b = sandbox("b", 2, &json!({}));
+    b.status = Some(crds::sandbox::SandboxStatus {
+        reason: Some(crds::conditions::Reason::Unschedulable),
+        ..Default::default()
+    });
+    index.apply(&b);
     let count = |phase| {
         let mut counts = index.phase_counts().into_iter();
         counts.find(|(name, _)| *name == phase)
@@ -179,8 +184,10 @@ fn phase_counts_follow_every_change() {
     index.apply(&a);
     assert_eq!(count("Pending"), Some(("Pending", 1)));
     assert_eq!(count("Running"), Some(("Running", 1)));
+    assert_eq!(index.starting_counts(), [("Unschedulable", 1)]);
     index.remove(&key("a"), "uid-a");
     index.retain(&HashSet::new());
+    assert_eq!(index.starting_counts(), [("Unschedulable", 0)]);
     assert!(index.phase_counts().iter().all(|(_, n)| *n == 0));
 }
 

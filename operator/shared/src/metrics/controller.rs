@@ -1,7 +1,9 @@
 //! Metrics of the controller: reconciles, starts and the length of its queue.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crds::conditions::Reason;
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -9,6 +11,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::{DurationFamily, Labels, SECONDS, durations};
+
+/// Sum of fractions.
+type FloatCounter = Counter<f64, AtomicU64>;
+
+/// Reason of a termination that Kubernetes has fixed.
+const OOM_KILLED: &str = "OOMKilled";
 
 role_metrics! {
     /// Metrics of the controller.
@@ -26,6 +34,13 @@ role_metrics! {
         "events", "Kubernetes Events by outcome";
     pub sandboxes: Family<Labels<1>, Gauge> = Family::default(),
         "sandboxes", "Sandboxes by phase";
+    /// By `reason`.
+    pub sandboxes_starting: Family<Labels<1>, Gauge> = Family::default(),
+        "sandboxes_starting", "Sandboxes that are not ready yet by reason";
+    failures: Family<Labels<1>, Counter> = Family::default(),
+        "sandbox_failures", "Sandboxes that failed by reason";
+    restarts: Family<Labels<1>, Counter> = Family::default(),
+        "sandbox_restarts", "Restarts of commands and replacements of Pods by reason";
     /// Those that no sandbox has claimed.
     pub warm_pods: Family<Labels<1>, Gauge> = Family::default(),
         "warm_pods", "Warm Pods by state";
@@ -34,6 +49,15 @@ role_metrics! {
     saves: DurationFamily<2> = durations(),
         "save_duration_seconds",
         "Time from the request of a save before a pause to its end, by what was kept";
+    restores: Family<Labels<1>, Counter> = Family::default(),
+        "restores", "Starts that restored state, by level";
+    /// By `use`: `sandbox` or `warm`.
+    pod_seconds: Family<Labels<1>, FloatCounter> = Family::default(),
+        "pod_seconds", "Time of Pods on nodes, by use; of the leader";
+    cpu_seconds: Family<Labels<1>, FloatCounter> = Family::default(),
+        "pod_cpu_core_seconds", "Time times CPU cores that Pods on nodes request, by use; of the leader";
+    memory_seconds: Family<Labels<1>, FloatCounter> = Family::default(),
+        "pod_memory_byte_seconds", "Time times memory that Pods on nodes request, by use; of the leader";
     snapshots: Family<Labels<1>, Counter> = Family::default(),
         "snapshots", "Snapshots by result";
     image_builds: DurationFamily<1> = durations(),
@@ -90,6 +114,23 @@ impl ControllerMetrics {
         starts.observe(took.as_secs_f64());
     }
 
+    /// Records a sandbox that failed for this reason.
+    pub fn record_sandbox_failure(&self, reason: Option<Reason>) {
+        let reason = reason.map_or("unknown", Reason::as_str);
+        self.failures.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Records restarts of a sandbox, the last of which had this reason.
+    pub fn record_restarts(&self, count: u32, reason: Option<&str>) {
+        // Nodes make up the others.
+        let reason = match reason {
+            Some(OOM_KILLED) => OOM_KILLED,
+            _ => "other",
+        };
+        let restarts = self.restarts.get_or_create(&[("reason", reason)]);
+        restarts.inc_by(count.into());
+    }
+
     /// Records a save: the levels of [`PersistenceLevel`](crds::contract::persistence) that were
     /// asked for and kept.
     pub fn record_save(&self, asked: &'static str, kept: &'static str, took: Duration) {
@@ -97,6 +138,19 @@ impl ControllerMetrics {
             .saves
             .get_or_create(&[("asked", asked), ("kept", kept)]);
         saves.observe(took.as_secs_f64());
+    }
+
+    /// Records a start that restored state of this level.
+    pub fn record_restore(&self, level: &'static str) {
+        self.restores.get_or_create(&[("level", level)]).inc();
+    }
+
+    /// Adds time of Pods, in seconds, times their number, CPU cores and bytes of memory.
+    pub fn record_pod_time(&self, usage: &'static str, pods: f64, cores: f64, bytes: f64) {
+        let label = [("use", usage)];
+        self.pod_seconds.get_or_create(&label).inc_by(pods);
+        self.cpu_seconds.get_or_create(&label).inc_by(cores);
+        self.memory_seconds.get_or_create(&label).inc_by(bytes);
     }
 
     /// Records the end of a snapshot: `ready` or `failed`.

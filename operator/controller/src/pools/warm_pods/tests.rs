@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use shared::metrics::ControllerMetrics;
+
 use super::*;
 use crate::tests::key;
 
@@ -15,7 +17,13 @@ pub(in crate::pools) fn warm_pod(shape: &str, facts: Arc<PodFacts>, is_taken: bo
             by: None,
         }),
         is_confirmed: true,
+        _metered: None,
     }
+}
+
+fn index() -> WarmPodIndex {
+    let meter = PodMeter::new(ControllerMetrics::default());
+    WarmPodIndex::new(Arc::default(), meter)
 }
 
 fn pod(name: &str, version: u32, is_ready: bool) -> SlimPod {
@@ -39,7 +47,7 @@ fn taken(index: &WarmPodIndex, by: &str) -> Option<String> {
 
 #[test]
 fn ready_pod_is_taken_once() {
-    let index = WarmPodIndex::new(Arc::default());
+    let index = index();
     index.apply(key("p"), &pod("starting", 1, false), true);
     index.apply(key("p"), &pod("ready", 2, true), true);
     assert!(index.take_ready(&key("p"), "other", "a").is_none());
@@ -64,7 +72,7 @@ fn ready_pod_is_taken_once() {
 
 #[test]
 fn list_removes_only_pods_that_it_could_have() {
-    let index = WarmPodIndex::new(Arc::default());
+    let index = index();
     index.apply(key("p"), &pod("created", 2, true), false);
     index.apply(key("p"), &pod("listed", 1, true), true);
     index.retain(&HashSet::new());
