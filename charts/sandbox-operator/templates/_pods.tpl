@@ -30,6 +30,17 @@ readinessProbe:
 {{- end }}
 
 {{- /* Variables that controller and gateway share, and have to agree on. */}}
+{{- define "env.resources" -}}
+- name: SANDBOX_DEFAULT_REQUESTS
+  value: {{ include "pairs" .requests | quote }}
+- name: SANDBOX_DEFAULT_LIMITS
+  value: {{ include "pairs" .limits | quote }}
+- name: SANDBOX_MAX_RESOURCES
+  value: {{ include "pairs" .maxResources | quote }}
+- name: SANDBOX_MAX_RESOURCE_FACTOR
+  value: {{ .maxResourceFactor | quote }}
+{{- end }}
+
 {{- define "env.common" -}}
 - name: POD_NAMESPACE
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}

@@ -18,6 +18,7 @@ use shared::diagnostics::Diagnostics;
 use shared::image_builds::ImageBuilds;
 use shared::index::Entry;
 use shared::kubernetes::leader::LeaseConfig;
+use shared::resources::ResourceDefaults;
 use shared::tenants::Tenants;
 use shared::urls::Urls;
 
@@ -56,14 +57,9 @@ pub struct ControllerConfig {
 }
 
 /// Defaults of fields that neither a Sandbox nor its pool sets, and upper bounds.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Defaults {
-    pub requests: BTreeMap<String, String>,
-    pub limits: BTreeMap<String, String>,
-    /// Highest `resourceFactor` that takes effect.
-    pub max_factor: f64,
-    /// Upper bound per sandbox and resource.
-    pub max_resources: BTreeMap<String, String>,
+    pub resources: ResourceDefaults,
     pub runtime_class_name: Option<String>,
     pub lifecycle: Deadlines,
 }
@@ -105,28 +101,6 @@ impl ControllerConfig {
     pub fn urls(&self, entry: &Entry) -> Cow<'_, Urls> {
         let tenant = entry.session().map_or("", |s| s.tenant.as_str());
         self.tenants.urls(&self.urls, tenant)
-    }
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        // The limit keeps a sandbox from filling the disk of its node. Nothing is reserved.
-        let map = |cpu: &str, memory: &str, disk: &str| {
-            let amounts = [
-                ("cpu", cpu),
-                ("memory", memory),
-                ("ephemeral-storage", disk),
-            ];
-            BTreeMap::from(amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())))
-        };
-        Self {
-            requests: map("250m", "512Mi", "0"),
-            limits: map("2", "2Gi", "10Gi"),
-            max_factor: 8.0,
-            max_resources: BTreeMap::new(),
-            runtime_class_name: None,
-            lifecycle: Deadlines::default(),
-        }
     }
 }
 

@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 
 use crate::config::Defaults;
 use crate::facts::QuotaDecision;
-use crate::reconcile::build::resources;
 use crate::sandbox_memory::PerSandbox;
 use shared::index::{Entry, Key};
 use shared::kubernetes::work_queue::WorkQueue;
 use shared::quantity;
+use shared::resources;
 use shared::tenants::Tenants;
 use tenant_usage::{Compute, TenantUsage};
 
@@ -178,7 +178,7 @@ fn needs_compute(entry: &Entry) -> bool {
 /// Resource limits of a sandbox.
 fn compute(entry: &Entry, defaults: &Defaults) -> Compute {
     // An invalid spec is rejected later, with its reason.
-    let limits = resources::requirements(&entry.spec, defaults).ok();
+    let limits = resources::requirements(&entry.spec, &defaults.resources).ok();
     let limits = limits.and_then(|all| all.limits).unwrap_or_default();
     let amount = |name: &str, parts| {
         let limit = limits.get(name);

@@ -17,6 +17,7 @@ use crate::proxy::pod_network::PodNetwork;
 use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
 use shared::image_builds::{DEFAULT_NAMESPACE, ImageBuilds};
+use shared::resources::{ResourceArgs, ResourceDefaults};
 use shared::urls::{Scheme, UrlForm, Urls};
 
 /// Mount path of the workspaces of the API's sandboxes.
@@ -81,6 +82,9 @@ pub struct GatewayConfig {
 
     #[command(flatten)]
     pub settings: ApiSettings,
+
+    #[command(flatten)]
+    pub resources: ResourceArgs,
 
     /// Maximum number of connections at the same time.
     #[arg(
@@ -308,6 +312,11 @@ impl GatewayConfig {
 
     pub fn image_builds(&self) -> ImageBuilds {
         self.settings.image_builds.unwrap_or_default()
+    }
+
+    /// Resources of sandboxes that set none, as the controller gives them.
+    pub fn resources(&self) -> ResourceDefaults {
+        self.resources.defaults(self.settings.max_resource_factor)
     }
 
     /// Workspace of the API's sandboxes.

@@ -14,6 +14,7 @@ pub mod logging;
 pub mod metrics;
 pub mod quantity;
 pub mod recent_map;
+pub mod resources;
 pub mod runtime_class;
 pub mod tenants;
 pub mod token_bucket;

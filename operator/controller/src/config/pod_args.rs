@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 use super::{
     ClassPolicy, ConfigMapMount, ControllerConfig, Injection, PodSettings, UserNamespaces,
 };
-use shared::quantity;
+use shared::resources::ResourceArgs;
 
 /// A value in JSON; `None` if it is empty. As an alias, the field is a plain value for clap.
 pub(super) type Json<T> = Option<T>;
@@ -43,17 +43,8 @@ pub struct PodArgs {
     #[arg(long, env = "SUDO_IMAGES", value_delimiter = ',')]
     sudo_image: Vec<String>,
 
-    /// Default requests, as RESOURCE=QUANTITY, separated by commas. Resources that are not listed
-    /// keep the built-in default: 250m CPU, 512Mi of memory, no ephemeral storage.
-    #[arg(long, env = "SANDBOX_DEFAULT_REQUESTS", value_name = "RESOURCES", value_delimiter = ',', value_parser = parse_quantity_pair)]
-    default_requests: Vec<(String, String)>,
-    /// Default limits, as RESOURCE=QUANTITY, separated by commas. Resources that are not listed
-    /// keep the built-in default: 2 CPUs, 2Gi of memory, 10Gi of ephemeral storage.
-    #[arg(long, env = "SANDBOX_DEFAULT_LIMITS", value_name = "RESOURCES", value_delimiter = ',', value_parser = parse_quantity_pair)]
-    default_limits: Vec<(String, String)>,
-    /// Upper bound of resources per sandbox, as RESOURCE=QUANTITY, separated by commas.
-    #[arg(long, env = "SANDBOX_MAX_RESOURCES", value_name = "RESOURCES", value_delimiter = ',', value_parser = parse_quantity_pair)]
-    max_resources: Vec<(String, String)>,
+    #[command(flatten)]
+    resources: ResourceArgs,
     /// Upper bound of `spec.resourceFactor`.
     #[arg(long, env = "SANDBOX_MAX_RESOURCE_FACTOR", default_value_t = 8.0, value_parser = parse_factor)]
     max_resource_factor: f64,
@@ -142,10 +133,7 @@ impl PodArgs {
         config.sudo_images = present_all(self.sudo_image);
         let defaults = &mut config.defaults;
         defaults.runtime_class_name = present(self.runtime_class);
-        defaults.requests.extend(pairs(self.default_requests));
-        defaults.limits.extend(pairs(self.default_limits));
-        defaults.max_resources = pairs(self.max_resources);
-        defaults.max_factor = self.max_resource_factor;
+        defaults.resources = self.resources.defaults(self.max_resource_factor);
     }
 }
 
@@ -187,16 +175,6 @@ pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
         _ if text.is_empty() => Ok((String::new(), String::new())),
         _ => Err(format!("{text:?} must have the form NAME=VALUE")),
     }
-}
-
-fn parse_quantity_pair(text: &str) -> Result<(String, String), String> {
-    let (name, amount) = parse_label(text)?;
-    if name.is_empty() || quantity::value(&amount).is_some() {
-        return Ok((name, amount));
-    }
-    Err(format!(
-        "{amount:?} is not a quantity (examples: 500m, 2Gi)"
-    ))
 }
 
 fn parse_factor(text: &str) -> Result<f64, String> {
@@ -248,9 +226,9 @@ mod tests {
         assert!(!config.native_executor);
         assert_eq!(config.pods.injection, Injection::ImageVolume);
         assert_eq!(config.pods.user_namespaces, UserNamespaces::Always);
-        assert_eq!(config.defaults.limits["memory"], "4Gi");
-        assert_eq!(config.defaults.limits["cpu"], "2");
-        assert_eq!(config.defaults.max_resources["cpu"], "16");
+        assert_eq!(config.defaults.resources.limits["memory"], "4Gi");
+        assert_eq!(config.defaults.resources.limits["cpu"], "2");
+        assert_eq!(config.defaults.resources.max_resources["cpu"], "16");
         assert_eq!(config.pods.node_selector["c"], "d");
         assert_eq!(config.pods.tolerations[0].key.as_deref(), Some("sandboxes"));
         assert!(config.pods.affinity.is_some() && config.pods.network_policy.is_some());

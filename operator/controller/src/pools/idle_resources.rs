@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::facts::{IDLE_RESOURCES_ANNOTATION, RESIZED};
 use crate::reconcile::build::BuildError;
-use crate::reconcile::build::resources::{quantity, value};
+use shared::quantity::value;
+use shared::resources::quantity;
 
 type Quantities = BTreeMap<String, Quantity>;
 

@@ -9,11 +9,10 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::facts::{RESIZED, ResizeProblem};
-use crate::reconcile::build::BuildError;
-use crate::reconcile::build::resources::requirements;
 use shared::index::Entry;
 use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::slim::SlimPod;
+use shared::resources::{ResourceError, requirements};
 
 /// Subresource of Pods whose resources can change in place.
 const SUBRESOURCE: &str = "resize";
@@ -33,7 +32,7 @@ pub(crate) async fn is_supported(context: &Context) -> Result<bool, kube::Error>
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResizeError {
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Build(#[from] ResourceError),
     #[error(transparent)]
     Call(#[from] CallError),
 }
@@ -46,7 +45,7 @@ pub(crate) async fn resize(
     name: &str,
     uid: &str,
 ) -> Result<(), ResizeError> {
-    let full = requirements(&entry.spec, &context.config.defaults)?;
+    let full = requirements(&entry.spec, &context.config.defaults.resources)?;
     let part = |all: Option<Quantities>| -> Quantities {
         let all = all.unwrap_or_default().into_iter();
         all.filter(|(name, _)| RESIZED.contains(&name.as_str()))

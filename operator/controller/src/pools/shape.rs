@@ -17,10 +17,10 @@ use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::pod_features::PodFeatures;
 use crate::reconcile::build::persistence::warm_level;
 use crate::reconcile::build::pod::pod;
-use crate::reconcile::build::resources::requirements;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
 use shared::index::{Entry, Key};
 use shared::keys::Keys;
+use shared::resources::requirements;
 
 /// Template of the warm Pods of a pool.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl WarmPods<'_> {
         pool: &SandboxPoolSpec,
         spec: &SandboxSpec,
     ) -> Result<Option<ResourceRequirements>, BuildError> {
-        let full = requirements(spec, &self.config.defaults)?;
+        let full = requirements(spec, &self.config.defaults.resources)?;
         let own = pool.idle_resources.as_ref();
         own.map(|own| idle_resources::idle(&full, own)).transpose()
     }

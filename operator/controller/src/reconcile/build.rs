@@ -7,7 +7,6 @@ pub(crate) mod init_container;
 pub mod persistence;
 pub mod pod;
 mod pod_template;
-pub mod resources;
 mod security_profile;
 mod template_policy;
 #[cfg(test)]
@@ -25,6 +24,7 @@ use crate::facts::SourceVolume;
 use crate::pod_features::PodFeatures;
 use shared::index::Entry;
 use shared::keys::{KeySet, Keys};
+use shared::resources::ResourceError;
 
 /// Input of the builders and of the init message.
 #[derive(Debug, Clone, Copy)]
@@ -132,6 +132,12 @@ fn controller_reference<K: Resource<DynamicType = ()>>(name: &str, uid: &str) ->
         uid: uid.to_owned(),
         controller: Some(true),
         block_owner_deletion: Some(true),
+    }
+}
+
+impl From<ResourceError> for BuildError {
+    fn from(ResourceError { path, detail }: ResourceError) -> Self {
+        Self::Invalid { path, detail }
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) enum ApplyError {
 impl From<ResizeError> for ApplyError {
     fn from(error: ResizeError) -> Self {
         match error {
-            ResizeError::Build(error) => error.into(),
+            ResizeError::Build(error) => BuildError::from(error).into(),
             ResizeError::Call(error) => error.into(),
         }
     }

@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::security_profile::Profile;
-use super::{BuildContext, BuildError, PodParams, resources, volumes};
+use super::{BuildContext, BuildError, PodParams, volumes};
+use shared::resources;
 use shared::urls::DEFAULT_PORTS;
 
 /// Builds the container.
@@ -38,7 +39,10 @@ pub(super) fn container(
         env: Some(variables(context)?).filter(|env| !env.is_empty()),
         env_from: params.secret.map(|secret| vec![env_from_secret(secret)]),
         ports: Some(ports(spec, supervised)?),
-        resources: Some(resources::requirements(spec, &context.config.defaults)?),
+        resources: Some(resources::requirements(
+            spec,
+            &context.config.defaults.resources,
+        )?),
         security_context: Some(
             Profile::of(spec, context.config).container(&withheld, !keeps_memory),
         ),

@@ -20,7 +20,7 @@ pub fn secret(
 ) -> Result<Secret, BuildError> {
     let data: Result<BTreeMap<_, _>, _> = environment
         .into_iter()
-        .map(|(name, value)| Ok((checked(name)?, ByteString(value.into_bytes()))))
+        .map(|(name, value)| Ok::<_, BuildError>((checked(name)?, ByteString(value.into_bytes()))))
         .collect();
     Ok(Secret {
         metadata: context.metadata(name),

@@ -15,9 +15,9 @@ use crds::names;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 
 use super::BuildError;
-use super::resources::value;
 use super::volumes::{BIN, STATE};
 use crate::config::ControllerConfig;
+use shared::quantity::value;
 
 /// Resources that a container without a limit may use without a bound.
 const UNBOUNDED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -41,7 +41,7 @@ pub(super) fn check(
         .map_err(|error| BuildError::at(SPEC, error))?
         .or_else(|| foreign_workspace_claim(built_spec, merged_spec))
         .or_else(|| {
-            let bounds = &config.defaults.max_resources;
+            let bounds = &config.defaults.resources.max_resources;
             excess_resource(built_spec, merged_spec, bounds)
         });
     match violation {

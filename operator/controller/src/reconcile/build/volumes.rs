@@ -13,10 +13,11 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::persistence::{STATE_DIR, WORKSPACE_DIR, has_state_volume};
-use super::resources::{quantity, value};
 use super::{BuildContext, BuildError};
 use crate::config::{ConfigMapMount, Injection};
 use crate::facts::SourceVolume;
+use shared::quantity::value;
+use shared::resources::quantity;
 
 /// Volume of the executor binary.
 pub(crate) const BIN: &str = "sandbox-bin";

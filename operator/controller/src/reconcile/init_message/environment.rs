@@ -11,7 +11,8 @@ use crds::contract::{port, variable};
 use ring::digest::{SHA256, digest};
 
 use super::InitError;
-use crate::reconcile::build::{BuildContext, resources};
+use crate::reconcile::build::BuildContext;
+use shared::resources;
 use shared::urls::UrlForm;
 
 /// Variables by name.
@@ -94,7 +95,7 @@ fn default_variables(context: &BuildContext<'_>) -> Environment {
         ("LOG_JSON_LEVEL_KEY", "severity".into()),
         ("OH_SECRET_KEY", secret_key(context)),
     ]);
-    if let Some(bytes) = resources::memory_limit(&entry.spec, &context.config.defaults) {
+    if let Some(bytes) = resources::memory_limit(&entry.spec, &context.config.defaults.resources) {
         let gibibytes = (bytes / 1_073_741_824.0).floor().max(1.0);
         all.insert("RUNTIME_MAX_MEMORY_GB".into(), format!("{gibibytes:.0}"));
     }

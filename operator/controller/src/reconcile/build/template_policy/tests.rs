@@ -32,7 +32,7 @@ fn fault(template: &Value, privileged: bool) -> String {
     config.pods.privileged_templates = privileged;
     let bounds = [("cpu", "600m"), ("memory", "1Gi")];
     let bounds = bounds.map(|(name, most)| (name.to_owned(), most.to_owned()));
-    config.defaults.max_resources = bounds.into();
+    config.defaults.resources.max_resources = bounds.into();
     let merged = apply_template(&pod(), template).unwrap();
     let result = check(&pod(), &merged, &config);
     result.err().map(|e| e.to_string()).unwrap_or_default()

@@ -1,4 +1,7 @@
-//! Requests and limits of a sandbox: those of the spec or the defaults, times `resourceFactor`.
+//! Requests and limits of a sandbox: those of the spec or the defaults, times `resourceFactor`. The
+//! controller makes Pods with them, and the gateway says how much a tenant uses.
+
+mod args;
 
 use std::collections::BTreeMap;
 
@@ -7,20 +10,59 @@ use crds::sandbox::{Resources, SandboxSpec};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::BuildError;
-use crate::config::Defaults;
-pub use shared::quantity::value;
+use crate::quantity::value;
+
+pub use args::ResourceArgs;
 
 /// Resources that the factor multiplies.
 const SCALED: [&str; 2] = ["cpu", "memory"];
 
 type Quantities = BTreeMap<String, Quantity>;
 
+/// Resources of sandboxes that set none, and upper bounds.
+#[derive(Debug, Clone)]
+pub struct ResourceDefaults {
+    pub requests: BTreeMap<String, String>,
+    pub limits: BTreeMap<String, String>,
+    /// Highest `resourceFactor` that takes effect.
+    pub max_factor: f64,
+    /// Upper bound per sandbox and resource.
+    pub max_resources: BTreeMap<String, String>,
+}
+
+/// Invalid field of a spec.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {detail}")]
+pub struct ResourceError {
+    pub path: String,
+    pub detail: String,
+}
+
+impl Default for ResourceDefaults {
+    fn default() -> Self {
+        // The limit keeps a sandbox from filling the disk of its node. Nothing is reserved.
+        let map = |cpu: &str, memory: &str, disk: &str| {
+            let amounts = [
+                ("cpu", cpu),
+                ("memory", memory),
+                ("ephemeral-storage", disk),
+            ];
+            BTreeMap::from(amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())))
+        };
+        Self {
+            requests: map("250m", "512Mi", "0"),
+            limits: map("2", "2Gi", "10Gi"),
+            max_factor: 8.0,
+            max_resources: BTreeMap::new(),
+        }
+    }
+}
+
 /// Requests and limits of the sandbox container.
 pub fn requirements(
     spec: &SandboxSpec,
-    defaults: &Defaults,
-) -> Result<ResourceRequirements, BuildError> {
+    defaults: &ResourceDefaults,
+) -> Result<ResourceRequirements, ResourceError> {
     let none = Resources::default();
     let own = spec.resources.as_ref().unwrap_or(&none);
     let factor = factor(spec)?.min(defaults.max_factor);
@@ -39,7 +81,7 @@ pub fn requirements(
 }
 
 /// Memory limit of the sandbox in bytes.
-pub fn memory_limit(spec: &SandboxSpec, defaults: &Defaults) -> Option<f64> {
+pub fn memory_limit(spec: &SandboxSpec, defaults: &ResourceDefaults) -> Option<f64> {
     let limits = requirements(spec, defaults).ok()?.limits?;
     value(&limits.get("memory")?.0)
 }
@@ -52,12 +94,19 @@ pub fn quantity(amount: &IntOrString) -> Quantity {
     })
 }
 
-fn factor(spec: &SandboxSpec) -> Result<f64, BuildError> {
+fn error_at(path: impl Into<String>, detail: String) -> ResourceError {
+    ResourceError {
+        path: path.into(),
+        detail,
+    }
+}
+
+fn factor(spec: &SandboxSpec) -> Result<f64, ResourceError> {
     let factor = spec.resource_factor.unwrap_or(1.0);
     if factor.is_finite() && factor > 0.0 {
         return Ok(factor);
     }
-    Err(BuildError::at(
+    Err(error_at(
         "spec.resourceFactor",
         format!("must be greater than 0, not {factor}"),
     ))
@@ -68,7 +117,7 @@ fn amounts(
     defaults: &BTreeMap<String, String>,
     factor: f64,
     section: &str,
-) -> Result<Quantities, BuildError> {
+) -> Result<Quantities, ResourceError> {
     let mut all: Quantities = defaults
         .iter()
         .map(|(name, amount)| (name.clone(), Quantity(amount.clone())))
@@ -80,7 +129,7 @@ fn amounts(
     for (name, amount) in &mut all {
         let path = || format!("spec.resources.{section}.{name}");
         let plain = value(&amount.0).ok_or_else(|| {
-            BuildError::at(
+            error_at(
                 path(),
                 format!("{:?} is not a quantity (examples: 500m, 2Gi)", amount.0),
             )
@@ -138,7 +187,7 @@ mod tests {
 
     /// Requests and limits of CPU, memory and storage.
     fn amounts(fields: Value, max_memory: Option<&str>) -> String {
-        let mut defaults = Defaults::default();
+        let mut defaults = ResourceDefaults::default();
         let most = max_memory.map(|most| ("memory".to_owned(), most.to_owned()));
         defaults.max_resources.extend(most);
         let built = requirements(&spec(fields), &defaults).unwrap();
@@ -177,12 +226,12 @@ mod tests {
                 resource_factor: Some(factor),
                 ..SandboxSpec::default()
             };
-            let error = requirements(&spec, &Defaults::default());
+            let error = requirements(&spec, &ResourceDefaults::default());
             let error = error.unwrap_err().to_string();
             assert!(error.starts_with("spec.resourceFactor: "), "{error}");
         }
         let odd = spec(json!({"resources": {"limits": {"memory": "much"}}}));
-        let error = requirements(&odd, &Defaults::default()).unwrap_err();
+        let error = requirements(&odd, &ResourceDefaults::default()).unwrap_err();
         assert_eq!(
             error.to_string(),
             "spec.resources.limits.memory: \"much\" is not a quantity (examples: 500m, 2Gi)"
