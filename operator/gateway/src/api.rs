@@ -17,11 +17,13 @@ mod events;
 mod image;
 mod info;
 mod openapi;
+mod rate_limit;
 mod sandbox_snapshots;
 mod session;
 mod start;
 mod state_change;
 mod tenant_limits;
+mod usage;
 
 use std::sync::Arc;
 
@@ -113,7 +115,11 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
             all.push(build_logs::endpoint());
         }
     }
-    all.extend([admin::configs_endpoint(), health_endpoint()]);
+    all.extend([
+        admin::configs_endpoint(),
+        usage::endpoint(),
+        health_endpoint(),
+    ]);
     all.extend(openapi::endpoints());
     all.extend(admin::endpoints());
     all
@@ -152,6 +158,7 @@ pub(super) fn router(api: Api) -> Router {
         .fallback(|| async { ApiError::UnknownPath })
         .method_not_allowed_fallback(|| async { ApiError::WrongMethod })
         .layer(axum::middleware::from_fn(answer_options))
+        .layer(axum::middleware::from_fn(rate_limit::add_headers))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(document))
         .with_state(Arc::new(api))

@@ -51,6 +51,7 @@ pub(crate) use error::BuildError;
 pub(crate) use form::BuildForm;
 pub use registries::{Registries, RegistryArgs};
 pub(crate) use snapshot_image::SnapshotImage;
+pub(crate) use submit::MAX_BUILDS_PER_TENANT;
 
 /// Bytes of the form of a build, most of them its context.
 pub(crate) const MAX_FORM_BYTES: usize = 256 << 20;
@@ -135,6 +136,11 @@ impl Builds {
     pub(crate) fn policy(&self, tenant: &Tenant) -> ImageBuilds {
         let own = tenant.image_builds.unwrap_or(ImageBuilds::Full);
         own.min(self.config.image_builds())
+    }
+
+    /// Number of builds of a tenant.
+    pub(crate) fn count(&self, tenant: &Tenant) -> usize {
+        self.index.count(&tenant.name)
     }
 
     /// Keeps the index up to date until `shutdown`.

@@ -20,7 +20,7 @@ use crate::sandboxes::{SandboxError, create_params};
 pub(crate) use error::SnapshotError;
 
 /// Snapshots of one tenant. Each keeps the volume of its sandbox.
-const MAX_SNAPSHOTS_PER_TENANT: u32 = 100;
+pub(crate) const MAX_SNAPSHOTS_PER_TENANT: u32 = 100;
 /// Clients poll and may ask for snapshots that do not exist, so lookups queue here and not at the
 /// API server.
 const MAX_CONCURRENT_LOOKUPS: usize = 16;
@@ -142,8 +142,17 @@ impl Snapshots {
         }
     }
 
-    /// Counts those that are being deleted too: they have objects and volumes until they are gone.
     async fn check_count(&self, tenant: &str) -> Result<(), SnapshotError> {
+        let max = MAX_SNAPSHOTS_PER_TENANT;
+        if self.count(tenant).await? < usize::try_from(max).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        Err(SnapshotError::TooMany { max })
+    }
+
+    /// Number of snapshots of a tenant, up to the limit. Those that are being deleted count too: they
+    /// have objects and volumes until they are gone.
+    pub(crate) async fn count(&self, tenant: &str) -> Result<usize, SnapshotError> {
         let params = ListParams::default().labels(&of_tenant(tenant));
         let params = params.limit(MAX_SNAPSHOTS_PER_TENANT);
         let list = async {
@@ -151,12 +160,7 @@ impl Snapshots {
             self.api.list_metadata(&params).await
         };
         let listed = within(LOOKUP_TIMEOUT, list).await.map_err(installed)?;
-        if listed.items.len() < usize::try_from(MAX_SNAPSHOTS_PER_TENANT).unwrap_or(usize::MAX) {
-            return Ok(());
-        }
-        Err(SnapshotError::TooMany {
-            max: MAX_SNAPSHOTS_PER_TENANT,
-        })
+        Ok(listed.items.len())
     }
 
     /// Deletes a snapshot, unless it was replaced.

@@ -92,6 +92,17 @@ pub struct ApiKey {
     pub id: String,
 }
 
+/// Calls of a tenant that are not delayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallBudget {
+    /// After a quiet time.
+    pub limit: u32,
+    /// Now.
+    pub remaining: u32,
+    /// Time without calls until the limit is available again.
+    pub full_after: Duration,
+}
+
 #[derive(Debug, Default)]
 struct TenantTable {
     records: HashMap<Hash, Record>,
@@ -228,6 +239,16 @@ impl Tenants {
             TokenBucket::new(burst, Duration::from_secs(1) / rate)
         });
         limit.reserve(MAX_WAIT).ok_or(TenantError::RateLimited)
+    }
+
+    /// Returns what the rate limit of a tenant has left; `None` without a limit.
+    pub fn call_budget(&self, tenant: &Tenant) -> Option<CallBudget> {
+        let limits = self.rate_limits.lock();
+        limits.get(&tenant.name).map(|limit| CallBudget {
+            limit: limit.burst(),
+            remaining: limit.remaining(),
+            full_after: limit.full_after(),
+        })
     }
 
     fn set(&self, records: Vec<Record>) {

@@ -39,9 +39,29 @@ impl TokenBucket {
         })
     }
 
+    /// Tokens of a full bucket.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// Tokens that can be taken now.
+    pub fn remaining(&self) -> u32 {
+        let interval = self.interval.as_nanos().max(1);
+        let missing = self.full_after().as_nanos().div_ceil(interval);
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+        self.burst.saturating_sub(missing)
+    }
+
+    /// Time until the bucket is full.
+    pub fn full_after(&self) -> Duration {
+        let now = Instant::now();
+        self.full_at
+            .map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+
     /// Returns whether the bucket is as good as a new one.
     pub fn is_full(&self) -> bool {
-        self.full_at.is_none_or(|at| at <= Instant::now())
+        self.full_after().is_zero()
     }
 }
 
@@ -54,8 +74,13 @@ mod tests {
         let tenth = Duration::from_millis(100);
         let mut bucket = TokenBucket::new(2, tenth);
         assert!(bucket.is_full());
+        assert_eq!(
+            (bucket.remaining(), bucket.full_after()),
+            (2, Duration::ZERO)
+        );
         let waits: Vec<_> = (0..4).map_while(|_| bucket.reserve(tenth)).collect();
         assert_eq!(waits, [Duration::ZERO, Duration::ZERO, tenth]);
+        assert_eq!((bucket.remaining(), bucket.full_after()), (0, tenth * 3));
         tokio::time::advance(tenth).await;
         assert!(!bucket.take());
         tokio::time::advance(tenth).await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::gateway_fixture::{GatewayFixture, KEY, config, read};
 
 /// Every endpoint of the API (`docs/specs/runtime-api.md`, section 1.2), with an id where one belongs.
-const ENDPOINTS: [(&str, &str); 21] = [
+const ENDPOINTS: [(&str, &str); 22] = [
     ("POST", "/start"),
     ("POST", "/stop"),
     ("POST", "/pause"),
@@ -29,6 +29,7 @@ const ENDPOINTS: [(&str, &str); 21] = [
     ("GET", "/api/admin/challenge"),
     ("POST", "/api/admin/login"),
     ("GET", "/api/admin/api-keys"),
+    ("GET", "/usage"),
     ("GET", "/health"),
     ("GET", "/"),
 ];

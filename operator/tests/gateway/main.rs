@@ -29,3 +29,5 @@ mod snapshots;
 mod spec_rules;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod usage;

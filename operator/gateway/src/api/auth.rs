@@ -10,7 +10,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::{Api, ApiError};
+use super::{Api, ApiError, rate_limit};
 use shared::tenants::{ApiKey, Tenant};
 
 /// Time for the wait for the rate limit and for all calls to the cluster, so that a client has its
@@ -43,7 +43,9 @@ impl FromRequestParts<Arc<Api>> for RateLimitedCaller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
         let ApiKey { tenant, id } = authenticate(parts, api)?;
-        let waited = api.tenants.reserve_call(&tenant)?;
+        let reserved = api.tenants.reserve_call(&tenant);
+        rate_limit::record(parts, api.tenants.call_budget(&tenant));
+        let waited = reserved?;
         if !waited.is_zero() {
             sleep(waited).await;
         }

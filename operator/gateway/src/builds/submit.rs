@@ -21,7 +21,7 @@ use super::{BuildError, Builds, UPLOAD_TIMEOUT, is_interrupted};
 use crate::sandboxes::SandboxError;
 
 /// Image builds of one tenant, about 1 KiB each.
-const MAX_BUILDS_PER_TENANT: usize = 5000;
+pub(crate) const MAX_BUILDS_PER_TENANT: usize = 5000;
 /// Attempts to find or create. A lost attempt means that another caller replaced the build.
 const MAX_ROUNDS: u32 = 4;
 /// Characters of the message of a failure.

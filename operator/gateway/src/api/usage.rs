@@ -1,0 +1,172 @@
+//! `GET /usage`: what the tenant of an API key uses, beside its limits (`docs/gateway.md`, "Usage").
+//!
+//! Sandboxes and builds come from the index of this replica. The controller decides about the quota,
+//! and this counts as it does.
+
+use axum::Json;
+use axum::extract::State;
+use axum::routing::get;
+use crds::conditions::Reason;
+use crds::pool::SandboxPoolSpec;
+use crds::sandbox::{Phase, Resources, SandboxSpec};
+use schemars::JsonSchema;
+use serde::{Deserialize as _, Serialize};
+use shared::index::Entry;
+use shared::quantity::whole;
+use shared::resources::{ResourceDefaults, requirements};
+
+use super::auth::RateLimitedCaller;
+use super::endpoint::{Endpoint, OPERATION};
+use super::{ApiError, Shared};
+use crate::builds::MAX_BUILDS_PER_TENANT;
+use crate::sandbox_snapshots::MAX_SNAPSHOTS_PER_TENANT;
+
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::new(OPERATION, "GET", "/usage", get(usage))
+        .documented(
+            "getUsage",
+            "Returns what the caller uses, beside the limits of its API keys.",
+        )
+        .response::<UsageInfo>(200)
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct UsageInfo {
+    phases: PhaseCounts,
+    /// Sandboxes that the quota has admitted.
+    sandboxes: QuotaUsage,
+    /// Sum of their CPU limits, in thousandths of a core.
+    cpu_millicores: QuotaUsage,
+    /// Sum of their memory limits, in bytes.
+    memory_bytes: QuotaUsage,
+    /// Starts that wait for one of the limits above.
+    waiting_starts: QuotaUsage,
+    /// `used` is null while the API server does not answer.
+    snapshots: QuotaUsage,
+    image_builds: QuotaUsage,
+    /// Calls per second that are not delayed, apart from polls. Null: no limit.
+    calls_per_second: Option<u32>,
+}
+
+/// Amount in use, and its limit. Null: no limit.
+#[derive(Debug, Serialize, JsonSchema)]
+struct QuotaUsage {
+    used: Option<u64>,
+    limit: Option<u64>,
+}
+
+/// Number of sandboxes by phase, those that are being deleted included.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct PhaseCounts {
+    pending: u64,
+    starting: u64,
+    running: u64,
+    pausing: u64,
+    paused: u64,
+    stopped: u64,
+    failed: u64,
+}
+
+/// Sums over the sandboxes of a tenant.
+#[derive(Debug, Default)]
+struct Sums {
+    phases: PhaseCounts,
+    admitted: u64,
+    waiting: u64,
+    millicores: u64,
+    bytes: u64,
+}
+
+async fn usage(State(api): Shared, caller: RateLimitedCaller) -> Result<Json<UsageInfo>, ApiError> {
+    api.sandboxes.synced().await?;
+    let tenant = &caller.tenant;
+    let defaults = api.config().resources();
+    let mut sums = Sums::default();
+    for entry in api.sandboxes.of_tenant(&tenant.name) {
+        sums.add(&entry, &defaults);
+    }
+    let snapshots = api.snapshots.count(&tenant.name).await;
+    let limits = tenant.limits;
+    let builds = api.builds.count(tenant);
+    Ok(Json(UsageInfo {
+        phases: sums.phases,
+        sandboxes: QuotaUsage::new(sums.admitted, limits.sandboxes.map(u64::from)),
+        cpu_millicores: QuotaUsage::new(sums.millicores, limits.cpu),
+        memory_bytes: QuotaUsage::new(sums.bytes, limits.memory),
+        waiting_starts: QuotaUsage::new(sums.waiting, Some(limits.waiting.into())),
+        snapshots: QuotaUsage {
+            used: snapshots.ok().map(whole_number),
+            limit: Some(MAX_SNAPSHOTS_PER_TENANT.into()),
+        },
+        image_builds: QuotaUsage::new(
+            whole_number(builds),
+            Some(whole_number(MAX_BUILDS_PER_TENANT)),
+        ),
+        calls_per_second: tenant.calls_per_second,
+    }))
+}
+
+impl QuotaUsage {
+    fn new(used: u64, limit: Option<u64>) -> Self {
+        Self {
+            used: Some(used),
+            limit,
+        }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, entry: &Entry, defaults: &ResourceDefaults) {
+        *self.phases.of(entry.status.phase) += 1;
+        if entry.status.reason == Some(Reason::QuotaExceeded) {
+            self.waiting += 1;
+        } else if has_pod(entry.status.phase) {
+            self.admitted += 1;
+            let amount = |name, parts| limit(entry, defaults, name, parts).unwrap_or(0);
+            self.millicores = self.millicores.saturating_add(amount("cpu", 1000.0));
+            self.bytes = self.bytes.saturating_add(amount("memory", 1.0));
+        }
+    }
+}
+
+impl PhaseCounts {
+    fn of(&mut self, phase: Phase) -> &mut u64 {
+        match phase {
+            Phase::Pending => &mut self.pending,
+            Phase::Starting => &mut self.starting,
+            Phase::Running => &mut self.running,
+            Phase::Pausing => &mut self.pausing,
+            Phase::Paused => &mut self.paused,
+            Phase::Stopped => &mut self.stopped,
+            Phase::Failed => &mut self.failed,
+        }
+    }
+}
+
+fn whole_number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn has_pod(phase: Phase) -> bool {
+    matches!(phase, Phase::Starting | Phase::Running | Phase::Pausing)
+}
+
+/// Limit of a sandbox, in units of `1 / parts`. `None` for an invalid spec, which gets no Pod.
+fn limit(entry: &Entry, defaults: &ResourceDefaults, name: &str, parts: f64) -> Option<u64> {
+    let spec = &entry.spec;
+    let filled = SandboxSpec {
+        resources: spec.resources.clone().or_else(|| resources_of_pool(entry)),
+        resource_factor: spec.resource_factor,
+        ..SandboxSpec::default()
+    };
+    let limits = requirements(&filled, defaults).ok()?.limits?;
+    whole(&limits.get(name)?.0, parts)
+}
+
+/// Resources that the sandbox took from its pool.
+fn resources_of_pool(entry: &Entry) -> Option<Resources> {
+    let kept = entry.status.pool.as_ref();
+    let kept = kept.filter(|kept| entry.spec.pool.as_ref() == Some(&kept.name))?;
+    let pool = SandboxPoolSpec::deserialize(&kept.spec).ok()?;
+    pool.template.resources
+}
