@@ -14,6 +14,7 @@ mod images;
 mod install;
 mod isolation;
 mod limits;
+mod monitoring;
 mod rbac;
 mod release;
 mod render;

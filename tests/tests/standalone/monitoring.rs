@@ -1,0 +1,120 @@
+//! A real Prometheus reads the metrics of a standalone, and answers every query of the alerts and
+//! dashboards with data of what the test has done before.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::fork_session::snapshot;
+use tests::monitoring::{NAMESPACE, Query, alert_rules, queries, rule_file};
+use tests::persistence_session::{pause, start_body};
+use tests::prometheus::Prometheus;
+use tests::session::Session;
+
+use crate::fixture::{Fixture, fixture_with};
+
+/// Rounds of queries until each has data, and the pause between them.
+const MAX_ROUNDS: u32 = 120;
+const ROUND_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Panels without data here: nothing of the kind happens on one machine, or in this test. Their
+/// metrics exist, as `chart/monitoring.rs` checks.
+const WITHOUT_DATA: [&str; 8] = [
+    "controller.json: Age of the probes",
+    "controller.json: Cluster probes",
+    "controller.json: Errors",
+    "controller.json: Errors per second",
+    "controller.json: Failed requests",
+    "sandboxes.json: Builds of clients",
+    "sandboxes.json: Time of full builds",
+    "sandboxes.json: Unfinished full builds",
+];
+
+#[tokio::test]
+async fn every_query_has_data_of_a_live_process() {
+    let warm = ["--warm-pods", "1", "--warm-image", "debian:12"];
+    let Some(fixture) = fixture_with(&warm) else {
+        return;
+    };
+    let target = fixture.api().trim_start_matches("http://").to_owned();
+    let labels = json!({"namespace": NAMESPACE, "pod": "standalone"});
+    let rules = alert_rules();
+    let prometheus = Prometheus::start(&target, &labels, &rule_file(&rules)).await;
+    do_everything(&fixture).await;
+
+    let mut missing = queries();
+    for place in WITHOUT_DATA {
+        assert!(
+            missing.iter().any(|query| query.place == place),
+            "no panel: {place}"
+        );
+    }
+    for _ in 0..MAX_ROUNDS {
+        missing = without_data(&prometheus, missing).await;
+        if unexpected(&missing).is_empty() {
+            break;
+        }
+        tokio::time::sleep(ROUND_INTERVAL).await;
+    }
+    assert_eq!(unexpected(&missing), BTreeSet::new(), "no data");
+    rules_are_healthy(&prometheus, rules.len()).await;
+}
+
+/// Starts, claims, pauses, resumes, a wake, a snapshot, a build, restarts and failures.
+async fn do_everything(fixture: &Fixture) {
+    fixture.kubectl("wait --for=condition=Ready sbxp/warm --timeout=60s");
+    fixture.run("claimed").await;
+    let body = start_body("created", "host");
+    let session = Session::start(fixture.api(), fixture.key(), &body).await;
+    snapshot(&session, "Workspace").await;
+    pause(&session).await;
+    session.change_state("resume").await;
+    session.ready().await;
+    let idle = json!({"lifecycle": {"idleTimeout": "1s"}});
+    fixture.patch(&session.id, &idle);
+    let paused = format!(
+        "wait --for=jsonpath={{.status.phase}}=Paused sbx/{}",
+        session.id
+    );
+    fixture.kubectl(&format!("{paused} --timeout=120s"));
+    fixture.patch(&session.id, &json!({"lifecycle": {"idleTimeout": "10m"}}));
+    session.run("true").await;
+    fixture.apply("crashing", &json!({"image": "host", "command": ["false"]}));
+    fixture.kubectl("wait --for=condition=Failed sbx/crashing --timeout=120s");
+}
+
+/// Queries without a result.
+async fn without_data(prometheus: &Prometheus, queries: Vec<Query>) -> Vec<Query> {
+    let mut missing = Vec::new();
+    for query in queries {
+        let result = prometheus.query(&query.text).await;
+        // An alert has no result while all is well.
+        if result.is_empty() && query.place.contains(": ") {
+            missing.push(query);
+        }
+    }
+    missing
+}
+
+fn unexpected(missing: &[Query]) -> BTreeSet<&str> {
+    let places = missing.iter().map(|query| query.place.as_str());
+    places
+        .filter(|place| !WITHOUT_DATA.contains(place))
+        .collect()
+}
+
+async fn rules_are_healthy(prometheus: &Prometheus, count: usize) {
+    let answer = prometheus.get("rules").await;
+    let rules = answer["data"]["groups"][0]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), count);
+    for rule in rules {
+        assert_eq!(
+            (&rule["health"], rule.get("lastError")),
+            (&Value::from("ok"), None),
+            "{rule}"
+        );
+    }
+    // Nothing is wrong with this process.
+    let firing = rules.iter().filter(|rule| rule["state"] == "firing");
+    assert_eq!(firing.collect::<Vec<_>>(), Vec::<&Value>::new());
+}
