@@ -1,5 +1,6 @@
 //! Debian's Prometheus on a port of this machine.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -76,7 +77,10 @@ impl Prometheus {
 
     /// Result of an instant query. Panics with the message of Prometheus if it is invalid.
     pub async fn query(&self, query: &str) -> Vec<Value> {
-        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let encoded = query.bytes().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "%{byte:02x}");
+            text
+        });
         let answer = self.get(&format!("query?query={encoded}")).await;
         let result = answer["data"]["result"].as_array();
         result
