@@ -1,0 +1,49 @@
+//! The program without a gateway.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbox");
+
+fn run(program: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(args);
+    command
+        .env_remove("SANDBOX_API_URL")
+        .env_remove("SANDBOX_API_KEY");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn missing_settings_and_wrong_arguments_are_failures_of_the_tool() {
+    let program = Path::new(PROGRAM);
+    let output = run(program, &["list"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        text(&output.stderr).contains("SANDBOX_API_URL"),
+        "{output:?}"
+    );
+    for args in [&["lsit"][..], &["exec"], &["stop"]] {
+        let output = run(program, args);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert!(text(&output.stderr).contains("Usage: "), "{output:?}");
+    }
+}
+
+#[test]
+fn completions_name_the_commands_and_the_plugin_has_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-sandbox");
+    symlink(PROGRAM, &plugin).unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(Path::new(PROGRAM), &["completion", shell]);
+        assert!(output.status.success() && text(&output.stdout).contains("describe"));
+    }
+    let help = text(&run(&plugin, &["--help"]).stdout);
+    assert!(help.contains("Usage: kubectl sandbox "), "{help}");
+}
