@@ -50,7 +50,7 @@ use shared::tenants::TenantError;
 pub(super) use error::{ApiError, OutcomeTag, error_response};
 
 /// Largest body of a request: an environment of 1 MiB fits after JSON escaping.
-const MAX_BODY_BYTES: usize = 2 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
 
 #[derive(Debug)]
 pub(super) struct Api {

@@ -276,6 +276,18 @@ pub struct ApiSettings {
     #[arg(long, env = "SANDBOX_IMAGE_BUILDS")]
     pub image_builds: Option<ImageBuilds>,
 
+    /// Serve sandboxes as tools of the Model Context Protocol at /mcp.
+    #[arg(
+        long,
+        env = "GATEWAY_MCP",
+        default_value = "true",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        action = clap::ArgAction::Set,
+        value_parser = FalseyValueParser::new()
+    )]
+    pub mcp: bool,
+
     /// Namespace of the Pods of full builds.
     #[arg(long, env = "SANDBOX_BUILD_NAMESPACE", default_value = DEFAULT_NAMESPACE)]
     pub build_namespace: String,

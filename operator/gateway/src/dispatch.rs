@@ -16,6 +16,7 @@ use super::Gateway;
 use super::access_log::{RequestRecord, trace_id};
 use super::api::ApiError;
 use super::client_address::{ClientAddress, ClientConnection, X_FORWARDED_FOR};
+use super::mcp;
 use super::proxy::{ProxyError, Target};
 use shared::admin_server;
 
@@ -41,10 +42,7 @@ impl Gateway {
         let answer = async {
             match target {
                 Ok(Target::Sandbox(route)) => self.0.proxy.forward(route, request, &client).await,
-                Ok(Target::Api) => {
-                    let client = SocketAddr::new(client.ip, peer.port());
-                    self.handle_api(request, client).await
-                }
+                Ok(Target::Api) => self.handle_api(request, client, peer).await,
                 Err(error) => error.into_response(),
             }
         };
@@ -64,8 +62,19 @@ impl Gateway {
         ProxyError::Overloaded.into_response()
     }
 
-    async fn handle_api(&self, request: Request<Body>, client: SocketAddr) -> Response<Body> {
+    async fn handle_api(
+        &self,
+        request: Request<Body>,
+        client: ClientAddress,
+        peer: SocketAddr,
+    ) -> Response<Body> {
         let mut request = super::api::normalize_path(request);
+        if request.uri().path() == mcp::PATH
+            && let Some(mcp) = &self.0.mcp
+        {
+            return mcp.respond(request, client, peer).await;
+        }
+        let client = SocketAddr::new(client.ip, peer.port());
         request.extensions_mut().insert(ConnectInfo(client));
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_direct = !request.headers().contains_key(X_FORWARDED_FOR);

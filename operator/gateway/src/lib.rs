@@ -15,6 +15,7 @@ mod dispatch;
 mod events;
 mod exec_limits;
 mod keyed_limit;
+mod mcp;
 mod observed;
 mod proxy;
 pub mod runtime_status;
@@ -35,6 +36,7 @@ use builds::Builds;
 use builds::index::BuildIndex;
 use client_memory::ClientMemory;
 use events::Events;
+use mcp::{Backend, Mcp};
 use proxy::Proxy;
 use shared::diagnostics::Diagnostics;
 use shared::index::{Index, Key};
@@ -61,6 +63,8 @@ struct GatewayParts {
     api: Router,
     builds: Arc<Builds>,
     events: Arc<Events>,
+    /// `None` if it is off.
+    mcp: Option<Mcp>,
     proxy: Arc<Proxy>,
     metrics: Arc<GatewayMetrics>,
     /// Memory of client connections and request heads.
@@ -87,9 +91,16 @@ impl Gateway {
         let builds = Arc::new(builds);
         let events = Events::new(sandboxes.clone(), builds.clone(), metrics.clone());
         let events = Arc::new(events);
-        let api = api::Api::new(client, sandboxes, tenants, builds.clone(), events.clone());
+        let (of, known) = (sandboxes.clone(), tenants.clone());
+        let api = api::Api::new(client, of, known, builds.clone(), events.clone());
+        let api = api::router(api);
+        let mcp = config.settings.mcp.then(|| {
+            let backend = Backend::new(api.clone(), proxy.clone(), sandboxes);
+            Mcp::new(backend, tenants, &config.urls)
+        });
         Self(Arc::new(GatewayParts {
-            api: api::router(api),
+            api,
+            mcp,
             builds,
             events,
             proxy,

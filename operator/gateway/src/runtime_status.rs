@@ -5,12 +5,12 @@
 
 use crds::sandbox::{DesiredState, Phase, PodStatus};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use shared::index::Entry;
 
 /// Field `status` of a runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeStatus {
     Starting,

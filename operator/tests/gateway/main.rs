@@ -14,6 +14,8 @@ mod event_limits;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod memory_attack;
 #[cfg(test)]
 mod observability;

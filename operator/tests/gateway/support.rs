@@ -6,5 +6,6 @@ pub(crate) mod event_client;
 pub(crate) mod fake_registry;
 pub(crate) mod gateway_fixture;
 pub(crate) mod layer_pod;
+pub(crate) mod mcp_client;
 pub(crate) mod snapshot_client;
 pub(crate) mod socket_fixture;

@@ -15,6 +15,7 @@ mod image_disk;
 mod image_push;
 mod images;
 mod kubectl;
+mod mcp;
 mod monitoring;
 mod network_policies;
 mod own_plugins;

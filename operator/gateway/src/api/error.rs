@@ -88,7 +88,7 @@ pub(crate) fn error_response(status: StatusCode, error: &dyn std::error::Error) 
 
 impl ApiError {
     /// Creates an error for an invalid request.
-    pub(super) fn bad_request(text: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(text: impl Into<String>) -> Self {
         Self::BadRequest(text.into())
     }
 

@@ -1,0 +1,4 @@
+//! The Model Context Protocol at `/mcp` (`docs/mcp.md`).
+
+mod tools;
+mod transport;
