@@ -18,10 +18,15 @@ pub enum LogFormat {
     Text,
 }
 
+/// Filter of libraries that log each request at `info`. Later directives replace it.
+const LIBRARIES: &str = "rmcp=warn";
+
 /// Starts logging to standard error in this format; without one, as text at a terminal, else as
 /// JSON. `RUST_LOG` filters; the default level is `info`.
 pub fn init(format: Option<LogFormat>) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_else(|_| "info".into());
+    let filter = EnvFilter::try_new(format!("{LIBRARIES},{wanted}"));
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new(format!("{LIBRARIES},info")));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(stderr);

@@ -182,7 +182,7 @@ impl Call {
             }
         };
         let wait = timeout_at(deadline, wait);
-        // What the API says of it afterwards counts.
+        // The API is asked afterwards in any case.
         let _ = self.progress.during(state, wait).await;
         self.find(&sandbox.session_id).await
     }

@@ -93,6 +93,9 @@ impl Mcp {
         } else {
             Bytes::new()
         };
+        // The library may log what it gets.
+        parts.headers.remove(API_KEY);
+        parts.headers.remove(AUTHORIZATION);
         parts.extensions.insert(caller);
         let request = Request::from_parts(parts, Full::new(body));
         let response = self.service.handle(request).await;

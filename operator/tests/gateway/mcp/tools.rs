@@ -209,9 +209,8 @@ async fn url_names_the_ports_that_have_one() {
 async fn run_sends_the_command_with_the_session_key() {
     let fixture = SocketFixture::new().await;
     let key = session_key(&fixture.base).await;
-    let run = fixture
-        .base
-        .tool("run", &json!({"sandbox": "s1", "command": "false"}));
+    let arguments = json!({"sandbox": "s1", "command": "false"});
+    let run = fixture.base.tool("run", &arguments);
     let serve = async {
         let mut sandbox = fixture.sandbox().await;
         let asked = action(&mut sandbox, &key).await;
@@ -251,6 +250,7 @@ async fn cancelled_run_interrupts_the_command() {
 #[tokio::test]
 async fn failure_of_the_server_in_a_sandbox_is_an_error_of_the_tool() {
     let fixture = SocketFixture::new().await;
+    let arguments = json!({"sandbox": "s1", "path": "/a"});
     for (answer, said) in [
         (
             observation("error", "File not found: /a", &json!({})),
@@ -270,14 +270,11 @@ async fn failure_of_the_server_in_a_sandbox_is_an_error_of_the_tool() {
             "exceeds 16 MiB",
         ),
     ] {
-        let read = fixture
-            .base
-            .tool("read", &json!({"sandbox": "s1", "path": "/a"}));
+        let read = fixture.base.tool("read", &arguments);
         let serve = async {
             let mut sandbox = fixture.sandbox().await;
             sandbox.message().await;
             sandbox.send(&answer).await;
-            // The whole of an endless answer is never sent.
         };
         let ((is_error, text), ()) = tokio::join!(read, serve);
         if said.is_empty() {

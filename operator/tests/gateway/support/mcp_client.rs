@@ -52,7 +52,7 @@ impl GatewayFixture {
     }
 }
 
-/// Whether a tool failed, and its text.
+/// Returns whether a tool failed, and its text.
 pub(crate) async fn outcome(response: Response<Body>) -> (bool, String) {
     let (status, answer) = read(response).await;
     assert_eq!(status, 200, "{answer}");

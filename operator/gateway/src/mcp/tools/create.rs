@@ -39,7 +39,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(length(min = 1, max = 256))]
     name: Option<String>,
-    /// What a pause keeps. Default: that of the installation.
+    /// State that a pause keeps. Default: that of the installation.
     #[serde(default)]
     persistence: Option<Persistence>,
 }
