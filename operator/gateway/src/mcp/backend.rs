@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::{Bytes, BytesMut};
 use crds::contract::header::{API_KEY, SESSION_API_KEY};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -201,11 +201,14 @@ fn request(
     path: &str,
     body: Option<&Value>,
 ) -> Result<Request<Body>, ToolError> {
-    let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-    let request = Request::builder().method(method).uri(path).body(body);
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let length = HeaderValue::from(body.len());
+    let request = Request::builder().method(method).uri(path);
+    let request = request.body(Body::from(body));
     let mut request = request.map_err(|_| ToolError("the name cannot be part of a path".into()))?;
     let headers = request.headers_mut();
     headers.extend(caller.0.trace.clone());
+    headers.insert(CONTENT_LENGTH, length);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(request)
 }

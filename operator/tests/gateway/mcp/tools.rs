@@ -18,7 +18,7 @@ fn observation(kind: &str, content: &str, extras: &Value) -> String {
 async fn action(sandbox: &mut RawConnection, key: &str) -> Value {
     let request = sandbox.message().await;
     assert!(
-        request.contains(&format!("x-session-api-key: {key}")),
+        request.contains(&format!("x-session-api-key: {}\n", key.to_lowercase())),
         "{request}"
     );
     assert!(!request.contains(KEY), "{request}");
@@ -258,7 +258,7 @@ async fn failure_of_the_server_in_a_sandbox_is_an_error_of_the_tool() {
         ),
         (observation("read", &"x".repeat(60_000), &json!({})), ""),
         (
-            "HTTP/1.1 500 Oops\nContent-Length: 16\n\n{\"detail\": \"bad\"}".into(),
+            "HTTP/1.1 500 Oops\nContent-Length: 17\n\n{\"detail\": \"bad\"}".into(),
             "bad (HTTP status 500)",
         ),
         (
