@@ -99,12 +99,12 @@ impl Gateway {
             Mcp::new(backend, tenants, &config.urls)
         });
         Self(Arc::new(GatewayParts {
+            config,
             api,
-            mcp,
             builds,
             events,
+            mcp,
             proxy,
-            config,
             metrics,
             memory,
         }))

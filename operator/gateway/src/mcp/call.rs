@@ -35,7 +35,8 @@ pub(super) struct Call {
 /// A sandbox as the API describes it; fields that tools need.
 #[derive(Debug, Deserialize)]
 pub(super) struct Runtime {
-    pub(super) runtime_id: String,
+    #[serde(rename = "runtime_id")]
+    pub(super) id: String,
     pub(super) session_id: String,
     pub(super) session_api_key: String,
     pub(super) status: RuntimeStatus,
@@ -63,7 +64,8 @@ pub(super) struct SandboxSummary<'a> {
 /// Answer of the server in a sandbox to an action.
 #[derive(Debug, Deserialize)]
 pub(super) struct Observation {
-    pub(super) observation: String,
+    #[serde(rename = "observation")]
+    pub(super) kind: String,
     #[serde(default)]
     pub(super) content: String,
     #[serde(default)]
@@ -146,7 +148,7 @@ impl Call {
         body: &Value,
         limit: Duration,
     ) -> Result<T, ToolError> {
-        let target = (&*sandbox.runtime_id, &*sandbox.session_api_key);
+        let target = (&*sandbox.id, &*sandbox.session_api_key);
         let limit = limit + ANSWER_GRACE;
         let sent = self
             .backend
@@ -163,7 +165,7 @@ impl Call {
 
     /// Waits until a sandbox is ready or has failed, for at most five minutes.
     pub(super) async fn wait_for_ready(&self, sandbox: Runtime) -> Result<Runtime, ToolError> {
-        let found = self.backend.sandboxes.find(&sandbox.runtime_id).await;
+        let found = self.backend.sandboxes.find(&sandbox.id).await;
         let entry = found.map_err(|error| ToolError(error.to_string()))?;
         let index = &self.backend.sandboxes.index;
         let settled = |entry: &Entry| derive(entry).lifecycle != RuntimeStatus::Starting;
@@ -190,7 +192,7 @@ impl Call {
 
 /// The content of an observation, or its error.
 pub(super) fn content(observation: Observation) -> Result<Observation, ToolError> {
-    if observation.observation == "error" {
+    if observation.kind == "error" {
         return Err(ToolError(observation.content));
     }
     Ok(observation)

@@ -24,7 +24,7 @@ struct Browse {
     /// Name of the sandbox, as returned by create.
     #[schemars(length(min = 1, max = 256))]
     sandbox: String,
-    /// URL as seen from the sandbox: http://localhost:8000 is a server in the sandbox.
+    /// URL as seen from the sandbox: `http://localhost:8000` is a server in the sandbox.
     #[schemars(length(min = 1, max = 8192))]
     url: String,
 }

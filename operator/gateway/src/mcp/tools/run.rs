@@ -153,7 +153,7 @@ fn describe_end(output: &str, metadata: &CommandMetadata, limit: Duration) -> To
 fn interrupt_on_cancellation(call: &Call, sandbox: &Runtime) -> oneshot::Sender<()> {
     let (ended, left) = oneshot::channel();
     let (backend, caller) = (call.backend.clone(), call.caller.clone());
-    let target = (sandbox.runtime_id.clone(), sandbox.session_api_key.clone());
+    let target = (sandbox.id.clone(), sandbox.session_api_key.clone());
     let cancelled = call.cancelled.clone();
     tokio::spawn(async move {
         if left.await.is_ok() || !cancelled.is_cancelled() {

@@ -44,7 +44,7 @@ pub(super) async fn stop(call: &Call, given: JsonObject) -> ToolResult {
 pub(super) async fn resume(call: &Call, given: JsonObject) -> ToolResult {
     let SandboxName { sandbox } = arguments(given)?;
     let sandbox = call.find(&sandbox).await?;
-    let body = json!({"runtime_id": sandbox.runtime_id});
+    let body = json!({"runtime_id": sandbox.id});
     let resumed = call
         .backend
         .api(&call.caller, Method::POST, "/resume", Some(&body));
@@ -54,7 +54,7 @@ pub(super) async fn resume(call: &Call, given: JsonObject) -> ToolResult {
 async fn end(call: &Call, given: JsonObject, path: &str, said: &str) -> ToolResult {
     let SandboxName { sandbox: name } = arguments(given)?;
     let sandbox = call.find(&name).await?;
-    let body = json!({"runtime_id": sandbox.runtime_id});
+    let body = json!({"runtime_id": sandbox.id});
     let ended = call
         .backend
         .api(&call.caller, Method::POST, path, Some(&body));
