@@ -1,5 +1,7 @@
 //! The program without a gateway.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
