@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate console compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,8 @@ test-long: ## Run all tests at full size: 10 000 starts, a day of faults with 1 
 	hack/install base browser cluster criu h2spec images monitoring
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 LONG_TESTS=1 NEXTEST_PROFILE=long hack/test
 
-lint: ## Check format, lints, import cycles, references and wording
+lint: ## Check format, lints, import cycles, references and wording, and that console/dist is built from its source
+	! command -v npm >/dev/null || hack/install console
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	hack/lint
@@ -42,6 +43,10 @@ generate: ## Write what is generated: manifests, CRDs and dashboards of the char
 	hack/manifests
 	UPDATE_DOCS=1 cargo test -q --locked --workspace --test chart values_doc_matches_chart
 	UPDATE_DOCS=1 cargo test -q --locked --workspace --lib lifecycle_doc_matches_planner
+
+console: ## Build the console (console/dist), which the gateway embeds
+	hack/install console
+	cd console && npm run build
 
 compare-browser: ## Browser beside BrowserGym on the same pages, field by field (ARGS="--only article,odd-*")
 	hack/install browser

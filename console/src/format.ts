@@ -1,0 +1,50 @@
+// Values as short texts.
+
+export function age(from: string | null | undefined, now: number): string {
+  const start = from ? Date.parse(from) : NaN;
+  if (Number.isNaN(start)) return "–";
+  return duration((now - start) / 1000);
+}
+
+/** Seconds in the largest unit that fits, as kubectl shows ages. */
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m`;
+  if (s < 86_400) return `${Math.floor(s / 3600)}h`;
+  return `${Math.floor(s / 86_400)}d`;
+}
+
+export function bytes(count: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = count;
+  let unit = 0;
+  for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}
+
+export function time(at: string | null | undefined): string {
+  const date = at ? new Date(at) : null;
+  if (!date || Number.isNaN(date.getTime())) return "–";
+  return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** Name of an image without its registry and digest, for narrow columns. */
+export function shortImage(image: string | null): string {
+  if (!image) return "–";
+  const name = image.replace(/@sha256:.*/, "");
+  return name.slice(name.lastIndexOf("/") + 1);
+}
+
+export function factor(value: number): string {
+  return `${Number(value.toFixed(2))}×`;
+}
+
+export function commandLine(command: string | string[] | null): string {
+  if (command === null) return "the image's own";
+  return typeof command === "string" ? command : command.map(quote).join(" ");
+}
+
+function quote(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,147 @@
+// Facts of a sandbox, links into it, and its changes.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { Runtime } from "./api";
+import { sentence } from "./errors";
+import { age, bytes, commandLine, duration, factor, time } from "./format";
+import { type SandboxApi, type ServerInfo, portUrl } from "./sandbox_api";
+import { clock, history } from "./sandboxes";
+import { useStore } from "./store";
+import { Copy, Facts, Status, useAnswer } from "./ui";
+
+const INFO_INTERVAL = 10_000;
+
+export function Overview({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi | null }) {
+  return (
+    <div class="overview">
+      <Failure runtime={runtime} />
+      <section class="card">
+        <h2>Sandbox</h2>
+        <About runtime={runtime} />
+      </section>
+      <div class="column">
+        {runtime.status === "running" && sandbox && <Live runtime={runtime} sandbox={sandbox} />}
+        <Timeline runtime={runtime} />
+      </div>
+    </div>
+  );
+}
+
+function Failure({ runtime }: { runtime: Runtime }) {
+  if (runtime.status !== "error") return null;
+  const event = runtime.events[0];
+  const text = runtime.status_detail ?? event?.message ?? event?.reason ?? "no reason is known";
+  return (
+    <section class="card failure">
+      <h2>The start has failed</h2>
+      <p>{sentence(text)}</p>
+      {runtime.pod_logs ? (
+        <>
+          <h3>End of the log</h3>
+          <pre tabIndex={0}>{runtime.pod_logs}</pre>
+        </>
+      ) : (
+        <p class="muted">The command has written no log.</p>
+      )}
+    </section>
+  );
+}
+
+function About({ runtime }: { runtime: Runtime }) {
+  const now = useStore(clock);
+  const rows: [string, ComponentChildren][] = [
+    ["Id", <Value text={runtime.runtime_id} label="Copy the id" />],
+    ["Address", <Value text={runtime.url} label="Copy the address" />],
+    ["Image", <Value text={runtime.image ?? "–"} label="Copy the name of the image" />],
+    ["Command", <code>{commandLine(runtime.command)}</code>],
+    ["Directory", <code>{runtime.working_dir ?? "–"}</code>],
+    ["Size", `${factor(runtime.resource_factor)} of the standard`],
+    ["Created", <span title={time(runtime.created_at)}>{age(runtime.created_at, now)} ago</span>],
+    ["Restarts", restarts(runtime)],
+    ["Pod", runtime.pod_status],
+  ];
+  if (runtime.runtime_class) rows.push(["Runtime class", runtime.runtime_class]);
+  const { persisted, restored } = runtime;
+  if (persisted) {
+    const size = persisted.size ? `, ${bytes(persisted.size)}` : "";
+    rows.push(["Last pause kept", `${persisted.level}${size}${persisted.reason ? ` (${persisted.reason})` : ""}`]);
+  }
+  if (restored) rows.push(["Last start restored", `${restored.level}${restored.reason ? ` (${restored.reason})` : ""}`]);
+  return <Facts rows={rows} />;
+}
+
+function Value({ text, label }: { text: string; label: string }) {
+  return (
+    <>
+      <code>{text}</code> <Copy text={text} label={label} />
+    </>
+  );
+}
+
+function restarts({ restart_count: count, restart_reasons: reasons }: Runtime): string {
+  return count === 0 ? "none" : `${count}${reasons.length ? `: ${reasons.join(", ")}` : ""}`;
+}
+
+/** What the server in the sandbox says of itself, and links to the programs in it. */
+function Live({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi }) {
+  const { value: info, error } = useAnswer<ServerInfo>(() => sandbox.info(), `${sandbox.id} ${sandbox.key}`, INFO_INTERVAL);
+  const [token, setToken] = useState<string | null>(null);
+  const hasVscode = info?.plugins.some(([name]) => name === "vscode") ?? false;
+  useEffect(() => {
+    if (hasVscode) sandbox.vscodeToken().then(setToken, () => setToken(null));
+  }, [hasVscode, sandbox]);
+  const key = encodeURIComponent(sandbox.key);
+  const links: [string, string][] = [];
+  if (token) links.push(["VS Code", `${portUrl(runtime, "vscode")}?tkn=${encodeURIComponent(token)}`]);
+  if (info?.plugins.some(([name]) => name === "browser")) {
+    links.push(["Browser", `${portUrl(runtime, "browser")}?session_api_key=${key}`]);
+  }
+  for (const [url, port] of Object.entries(runtime.work_hosts)) links.push([`Port ${port}`, url]);
+  const rows: [string, ComponentChildren][] = [];
+  if (info?.idle != null) rows.push(["Idle", info.idle < 1 ? "busy now" : `for ${duration(info.idle)}`]);
+  if (info?.uptime != null) rows.push(["Server up", `for ${duration(info.uptime)}`]);
+  if (info?.disk) rows.push(["Disk", `${bytes(info.disk.used)} of ${bytes(info.disk.total)}`]);
+  if (info?.plugins.length) rows.push(["Plugins", info.plugins.map(([name, health]) => `${name}: ${health}`).join(", ")]);
+  return (
+    <section class="card">
+      <h2>Inside</h2>
+      {info ? <Facts rows={rows} /> : <p class="muted">{error ? `The server in it does not tell about itself. ${error}` : "…"}</p>}
+      <p class="links">
+        {links.filter(([, url]) => /^https?:/.test(url)).map(([text, url]) => (
+          <a key={text} class="button" href={url} target="_blank" rel="noopener noreferrer">
+            {text} ↗
+          </a>
+        ))}
+      </p>
+    </section>
+  );
+}
+
+function Timeline({ runtime }: { runtime: Runtime }) {
+  const changes = history(runtime.runtime_id);
+  return (
+    <section class="card">
+      <h2>Changes</h2>
+      <ol class="timeline">
+        {[...changes].reverse().map((change, at) => (
+          <li key={changes.length - at}>
+            <time dateTime={change.at} title={time(change.at)}>
+              {new Date(change.at).toLocaleTimeString()}
+            </time>
+            <Status value={change.status} />
+            {change.text !== change.status && <span>{change.text}</span>}
+          </li>
+        ))}
+        {runtime.created_at && (
+          <li>
+            <time dateTime={runtime.created_at} title={time(runtime.created_at)}>
+              {new Date(runtime.created_at).toLocaleTimeString()}
+            </time>
+            <span>created</span>
+          </li>
+        )}
+      </ol>
+    </section>
+  );
+}
