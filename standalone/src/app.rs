@@ -58,6 +58,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         )?,
         env_file: state.path.join("env"),
         sandbox_url: urls.runtime("ID"),
+        has_console: settings(args).console.unwrap_or_default(),
         api_key,
     };
     state.write("env", &banner.env())?;
@@ -149,10 +150,11 @@ async fn assemble(
     })
 }
 
-/// Without a registry to build into, an image that a client builds is an alias.
+/// Without a registry to build into, an image that a client builds is an alias. The console is on.
 fn settings(args: &Args) -> ApiSettings {
     ApiSettings {
         image_builds: args.settings.image_builds.or(Some(ImageBuilds::Alias)),
+        console: args.settings.console.or(Some(true)),
         ..args.settings.clone()
     }
 }

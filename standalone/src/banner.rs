@@ -13,6 +13,7 @@ pub(crate) struct Banner {
     pub(crate) env_file: PathBuf,
     /// Example of a sandbox URL.
     pub(crate) sandbox_url: String,
+    pub(crate) has_console: bool,
 }
 
 impl Banner {
@@ -35,11 +36,17 @@ impl fmt::Display for Banner {
             kubeconfig,
             env_file,
             sandbox_url,
+            has_console,
         } = self;
+        let console = if *has_console {
+            format!("\n  Console       {api_url}/console/")
+        } else {
+            String::new()
+        };
         write!(
             f,
             "
-  Runtime API   {api_url}
+  Runtime API   {api_url}{console}
   API key       {api_key}
   Sandbox URLs  {sandbox_url} (also {api_url}/ID/runtime)
   KUBECONFIG    {}

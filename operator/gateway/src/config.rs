@@ -288,6 +288,18 @@ pub struct ApiSettings {
     )]
     pub mcp: bool,
 
+    /// Serve the console, a page for people, at /console/. Default: false, in a standalone process
+    /// true.
+    #[arg(
+        long,
+        env = "GATEWAY_CONSOLE",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = FalseyValueParser::new()
+    )]
+    pub console: Option<bool>,
+
     /// Namespace of the Pods of full builds.
     #[arg(long, env = "SANDBOX_BUILD_NAMESPACE", default_value = DEFAULT_NAMESPACE)]
     pub build_namespace: String,

@@ -68,6 +68,10 @@ impl Gateway {
         client: ClientAddress,
         peer: SocketAddr,
     ) -> Response<Body> {
+        let console = self.0.console.as_ref();
+        if let Some(response) = console.and_then(|console| console.respond(&request)) {
+            return response;
+        }
         let mut request = super::api::normalize_path(request);
         if request.uri().path() == mcp::PATH
             && let Some(mcp) = &self.0.mcp

@@ -11,6 +11,7 @@ pub mod builds;
 mod client_address;
 mod client_memory;
 pub mod config;
+mod console;
 mod dispatch;
 mod events;
 mod exec_limits;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use builds::Builds;
 use builds::index::BuildIndex;
 use client_memory::ClientMemory;
+use console::Console;
 use events::Events;
 use mcp::{Backend, Mcp};
 use proxy::Proxy;
@@ -62,6 +64,8 @@ struct GatewayParts {
     config: Arc<GatewayConfig>,
     api: Router,
     builds: Arc<Builds>,
+    /// `None` if it is off.
+    console: Option<Console>,
     events: Arc<Events>,
     /// `None` if it is off.
     mcp: Option<Mcp>,
@@ -98,10 +102,12 @@ impl Gateway {
             let backend = Backend::new(api.clone(), proxy.clone(), sandboxes);
             Mcp::new(backend, tenants, &config.urls)
         });
+        let console = config.settings.console.unwrap_or_default();
         Self(Arc::new(GatewayParts {
             config,
             api,
             builds,
+            console: console.then(Console::new),
             events,
             mcp,
             proxy,

@@ -10,6 +10,8 @@ mod bad_input;
 #[cfg(test)]
 mod builds;
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod event_limits;
 #[cfg(test)]
 mod events;
