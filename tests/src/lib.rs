@@ -22,6 +22,7 @@ pub mod free_port;
 pub mod image_archive;
 pub mod image_builds;
 pub mod monitoring;
+pub mod page;
 pub mod persistence_session;
 pub mod plugin_session;
 pub mod prometheus;

@@ -7,6 +7,7 @@ mod blackbox;
 mod browser;
 mod cdi_devices;
 mod cli;
+mod console;
 mod escapes;
 mod first_session;
 mod fixture;

@@ -1,0 +1,253 @@
+//! The console in a real browser: a person logs in, sees sandboxes, and works in one. Nothing that comes
+//! out of a sandbox becomes part of the page.
+
+mod list;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use http::{StatusCode, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tests::page::Page;
+use tests::session::Session;
+use tokio::net::TcpListener;
+
+use crate::fixture::{Fixture, fixture, start_body};
+
+/// Runs a script if it becomes part of the page.
+const HOSTILE: &str = "<img src=x onerror=\"window.hacked=1\">";
+
+async fn log_in(page: &Page, base: &str, key: &str) {
+    page.goto(&format!("{base}/console/")).await;
+    page.focus("#api-key").await;
+    page.type_text(key).await;
+    page.press("Enter", "\r").await;
+    page.until("!!document.querySelector('header.top')").await;
+}
+
+async fn assert_unharmed(page: &Page) {
+    let harmed = "window.hacked === 1 || !!document.querySelector('img[onerror]')";
+    assert_eq!(page.run(harmed).await, false);
+}
+
+/// Text of a file in the sandbox.
+async fn read(session: &Session, path: &str) -> String {
+    let answer = session.act("read", json!({"path": path})).await.success();
+    answer["content"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn person_logs_in_and_works_with_the_files_of_a_sandbox() {
+    let Some(fixture) = fixture() else { return };
+    let page = Page::open().await;
+    log_out_and_wrong_key(&page, &fixture).await;
+
+    let mut body = start_body(HOSTILE);
+    body["environment"] = json!({});
+    let session = Session::start(fixture.api(), fixture.key(), &body).await;
+    let named = format!("/workspace/{HOSTILE}.txt");
+    let file = json!({"path": named, "content": format!("{HOSTILE}\nsecond line")});
+    session.act("write", file).await.success();
+
+    page.until_text(HOSTILE).await;
+    page.until_text("running").await;
+    page.click(HOSTILE).await;
+    page.until_text("Server up").await;
+    page.click("Files").await;
+    page.click(HOSTILE).await;
+    let editor = "document.querySelector('.code').shadowRoot.querySelector('.cm-content')";
+    page.until(&format!("{editor}.textContent.includes('second line')"))
+        .await;
+    page.run(&format!("{editor}.focus()")).await;
+    page.type_text("edited ").await;
+    page.click("Save").await;
+    page.until("!document.querySelector('.file-bar').innerText.includes('changed')")
+        .await;
+    assert_eq!(
+        read(&session, &named).await,
+        format!("edited {HOSTILE}\nsecond line\n")
+    );
+
+    // A change of the agent in the meantime is not lost.
+    let file = json!({"path": named, "content": "of the agent"});
+    session.act("write", file).await.success();
+    page.run(&format!("{editor}.focus()")).await;
+    page.type_text("mine ").await;
+    page.click("Save").await;
+    page.until_text("has changed in the sandbox").await;
+    assert_eq!(read(&session, &named).await, "of the agent\n");
+    page.click("Replace it").await;
+    page.until("!document.body.innerText.includes('has changed in the sandbox')")
+        .await;
+    assert!(read(&session, &named).await.contains("mine "));
+
+    upload_and_download(&page, &session).await;
+    assert_unharmed(&page).await;
+
+    page.click("Pause").await;
+    page.click("Resume").await;
+    page.until_text("running").await;
+    session.ready().await;
+    page.click("Stop").await;
+    page.click("Stop and delete files").await;
+    page.until_text("stopped").await;
+    assert_eq!(session.info().await["status"], "stopped");
+    assert_unharmed(&page).await;
+    page.assert_clean(&[fixture.api()]).await;
+}
+
+/// The key is kept while the tab is loaded again, and nowhere else.
+async fn log_out_and_wrong_key(page: &Page, fixture: &Fixture) {
+    let origin = fixture.api();
+    page.goto(&format!("{origin}/console")).await;
+    page.focus("#api-key").await;
+    page.type_text("no-such-key").await;
+    page.press("Enter", "\r").await;
+    page.until_text("The gateway does not know this API key.")
+        .await;
+
+    log_in(page, origin, fixture.key()).await;
+    page.until_text("No sandboxes yet").await;
+    page.reload().await;
+    page.until("!!document.querySelector('header.top')").await;
+    let key = json!(fixture.key());
+    for place in [
+        "JSON.stringify(localStorage)",
+        "JSON.stringify(sessionStorage)",
+        "document.cookie",
+        "location.href",
+    ] {
+        assert_eq!(page.run(&format!("{place}.includes({key})")).await, false);
+    }
+    // Another page of the origin in the same tab does not find it.
+    page.goto(&format!("{origin}/docs")).await;
+    assert_eq!(page.run("history.state").await, Value::Null);
+    log_in(page, origin, fixture.key()).await;
+    page.click("Log out").await;
+    page.until("!!document.querySelector('#api-key')").await;
+    assert_eq!(page.run("sessionStorage.length").await, 0);
+    log_in(page, origin, fixture.key()).await;
+}
+
+async fn upload_and_download(page: &Page, session: &Session) {
+    page.run(
+        "(() => { const list = new DataTransfer(); \
+         list.items.add(new File(['0123456789abcde\\n'.repeat(196608)], 'big.txt')); \
+         const input = document.querySelector('input[type=file]'); input.files = list.files; \
+         input.dispatchEvent(new Event('change', {bubbles: true})); })()",
+    )
+    .await;
+    page.until_text("big.txt: done").await;
+    let answer = session
+        .try_run("wc -c < /workspace/big.txt")
+        .await
+        .success();
+    assert_eq!(answer["content"], "3145728");
+    // Sizes of what the browser gets to save.
+    page.run(
+        "(() => { window.saved = []; const make = URL.createObjectURL; \
+         URL.createObjectURL = blob => { saved.push(blob.size); return make(blob); }; })()",
+    )
+    .await;
+    page.click("big.txt").await;
+    let name = "document.querySelector('.file-name')?.innerText === 'big.txt'";
+    page.until(name).await;
+    page.run("document.querySelector('.file-bar button:last-child').click()")
+        .await;
+    page.until("saved.includes(3145728)").await;
+}
+
+#[tokio::test]
+async fn terminal_goes_on_while_the_page_is_away() {
+    let Some(fixture) = fixture() else { return };
+    let session = fixture.run("with-a-terminal").await;
+    let page = Page::open().await;
+    log_in(&page, fixture.api(), fixture.key()).await;
+    page.click("with-a-terminal").await;
+    page.click("Terminal").await;
+    let shows = |text: &str| {
+        format!(
+            "document.querySelector('.xterm-rows').innerText.includes({})",
+            json!(text)
+        )
+    };
+    page.focus(".xterm-helper-textarea").await;
+    page.until("document.querySelector('.xterm-rows').innerText.trim() !== ''")
+        .await;
+    let enter = async |line: &str| {
+        page.focus(".xterm-helper-textarea").await;
+        page.type_text(line).await;
+        page.press("Enter", "\r").await;
+    };
+    enter("echo $((40 + 2))-ran; export KEPT=kept").await;
+    page.until(&shows("42-ran")).await;
+    enter(&format!(
+        "printf '%s\\n' '{HOSTILE}'; printf '\\033[38;2;9;9;200mcolored\\033[m\\n'"
+    ))
+    .await;
+    page.until(&shows("colored")).await;
+    // The size of the page is that of the terminal.
+    enter("stty size").await;
+    page.resize(700, 900).await;
+    enter("clear; stty size | tr ' ' x").await;
+    page.until("/^\\d+x\\d\\d$/m.test(document.querySelector('.xterm-rows').innerText)")
+        .await;
+
+    page.reload().await;
+    page.focus(".xterm-helper-textarea").await;
+    enter("echo $KEPT-$((1 + 1))").await;
+    page.until(&shows("kept-2")).await;
+    assert_unharmed(&page).await;
+
+    page.click("Agent's shell").await;
+    session.try_run("echo from-the-agent").await.success();
+    page.until(&shows("from-the-agent")).await;
+    page.assert_clean(&[fixture.api(), &fixture.api().replacen("http", "ws", 1)])
+        .await;
+}
+
+type Upstream = (Client<HttpConnector, Body>, String);
+
+/// Forwards `/tools/agents/…` without this prefix, as an Ingress may.
+async fn forward((client, base): Upstream, mut request: Request) -> Response {
+    let target = request
+        .uri()
+        .path_and_query()
+        .map_or("", |path| path.as_str());
+    let Some(path) = target.strip_prefix("/tools/agents") else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    *request.uri_mut() = format!("{base}{path}").parse::<Uri>().unwrap();
+    let answer = client.request(request).await.unwrap();
+    answer.map(Body::new).into_response()
+}
+
+#[tokio::test]
+async fn console_works_below_a_path_prefix() {
+    let Some(fixture) = fixture() else { return };
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let upstream: Upstream = (client, fixture.api().to_owned());
+    let handler =
+        async |State(upstream): State<Upstream>, request: Request| forward(upstream, request).await;
+    let ingress = Router::new().fallback(handler).with_state(upstream);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/tools/agents", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, ingress).await });
+
+    let session = fixture.run("below-a-prefix").await;
+    let file = json!({"path": "/workspace/found.txt", "content": "x"});
+    session.act("write", file).await.success();
+    let page = Page::open().await;
+    page.goto(&format!("{base}/console")).await;
+    page.until(&format!("location.href.startsWith('{base}/console/')"))
+        .await;
+    log_in(&page, &base, fixture.key()).await;
+    page.click("below-a-prefix").await;
+    page.click("Files").await;
+    page.until_text("found.txt").await;
+    page.assert_clean(&[&base]).await;
+}
