@@ -55,6 +55,22 @@ fn signal_criu(signal: Signal) {
     kill_process(Pid::from_raw(names.next().unwrap()).unwrap(), signal).unwrap();
 }
 
+/// Dumps with a script in place of CRIU.
+fn fail_with(folder: &Path, script: &str, root: i32, limit: Duration) -> FailureReason {
+    let program = folder.join("script");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let criu = Criu {
+        program,
+        scratch: folder.to_owned(),
+    };
+    let (secret, mut approve) = (key(), agree);
+    let mut options = dump_options(&secret, &mut approve);
+    options.limits.time = limit;
+    let dumped = criu.dump(root, &folder.join("archive"), options);
+    dumped.unwrap_err().reason
+}
+
 fn run_refused_dumps(folder: &Path) {
     let mut tree = start_tree(folder, BYTES, &[]);
     let error = fail_to_dump(folder, &mut tree, &mut agree, |options| {
@@ -66,20 +82,13 @@ fn run_refused_dumps(folder: &Path) {
         options.limits.time = short;
     });
     assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
-    let hanging = folder.join("hanging");
-    fs::write(&hanging, "#!/bin/sh\nexec sleep 60\n").unwrap();
-    fs::set_permissions(&hanging, fs::Permissions::from_mode(0o755)).unwrap();
-    let never_ends = Criu {
-        program: hanging,
-        scratch: folder.to_owned(),
-    };
-    let (secret, mut approve, root) = (key(), agree, tree.id().cast_signed());
-    let mut options = dump_options(&secret, &mut approve);
-    options.limits.time = short;
-    let error = never_ends
-        .dump(root, &folder.join("archive"), options)
-        .unwrap_err();
-    assert!(matches!(error.reason, FailureReason::TimeLimit(_)));
+    let root = tree.id().cast_signed();
+    let reason = fail_with(folder, "exec sleep 60", root, short);
+    assert!(matches!(reason, FailureReason::TimeLimit(_)));
+    // A child of CRIU keeps its socket open.
+    let killed = "sleep 60 & kill -KILL $$";
+    let reason = fail_with(folder, killed, root, Duration::from_secs(20));
+    assert!(matches!(reason, FailureReason::Criu), "{reason}");
     // CRIU is killed while it holds the tree: the archive was complete, and is gone again.
     let mut stop_criu = |_: &Manifest| {
         signal_criu(Signal::STOP);

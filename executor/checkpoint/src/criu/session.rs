@@ -17,6 +17,7 @@ use rustix::net::{
     SocketType, recvmsg, send, socketpair,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::images::ImageTransfer;
 use super::log::LogTail;
@@ -33,6 +34,8 @@ const UNDO_GRACE: Duration = Duration::from_secs(2);
 
 pub(super) struct Session {
     child: Child,
+    /// Readable once CRIU has ended. Its children may keep the socket open after it.
+    exit: OwnedFd,
     socket: OwnedFd,
     log_pipe: File,
     pub(super) log: LogTail,
@@ -96,8 +99,10 @@ impl Session {
             ErrorKind::PermissionDenied => FailureReason::NotPermitted,
             _ => FailureReason::Io(error),
         })?;
+        let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
         Ok(Self {
             child,
+            exit,
             socket,
             log_pipe: log_pipe.into(),
             log: LogTail::default(),
@@ -201,6 +206,7 @@ impl Session {
             let mut waiting = vec![
                 PollFd::new(&self.socket, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.log_pipe.as_fd(), PollFlags::IN),
+                PollFd::new(&self.exit, PollFlags::IN),
             ];
             waiting.extend(transfer.interests());
             match poll(&mut waiting, Some(&to_timespec(rest))) {
@@ -212,9 +218,12 @@ impl Session {
         if !ready[1].is_empty() {
             self.read_log();
         }
-        if ready[2..].iter().any(|ready| !ready.is_empty()) {
-            transfer.handle(&ready[2..])?;
+        if ready[3..].iter().any(|ready| !ready.is_empty()) {
+            transfer.handle(&ready[3..])?;
             return Ok(Event::Progress);
+        }
+        if ready[0].is_empty() && !ready[2].is_empty() {
+            return Ok(Event::Ended);
         }
         if ready[0].is_empty() {
             return Ok(if at_once {
