@@ -11,6 +11,7 @@ use crds::contract::control::Init;
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, SaveLimits};
 use crds::contract::prestart::Prestart;
 use rustix::process::{Pid, Signal};
+use rustix::thread::UnshareFlags;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -55,6 +56,21 @@ pub(super) struct Container {
     _state: TempDir,
 }
 
+thread_local! {
+    /// Network of this thread and of what it starts, as a Pod has one: no other test takes the ports
+    /// of saved servers meanwhile.
+    static OWN_NETWORK: () = enter_own_network();
+}
+
+#[expect(unsafe_code, reason = "the safe function is deprecated")]
+fn enter_own_network() {
+    // SAFETY: Descriptors stay shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
+    let mut loopback = Command::new("ip");
+    loopback.args(["link", "set", "lo", "up"]);
+    assert!(loopback.status().unwrap().success());
+}
+
 impl Volumes {
     /// Prints SKIPPED without root or CRIU.
     pub(super) fn new(test: &str) -> Option<Self> {
@@ -68,6 +84,7 @@ impl Volumes {
             eprintln!("SKIPPED {test}: needs CRIU (hack/install criu)");
             return None;
         }
+        OWN_NETWORK.with(|()| ());
         let directory = tempfile::tempdir().unwrap();
         set_mode(&directory, 0o755);
         for name in ["store", "work"] {
