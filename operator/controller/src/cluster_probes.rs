@@ -14,15 +14,25 @@ mod user_namespaces;
 mod verdict;
 
 pub use record_store::PROBE_CONFIG_MAP;
+pub(crate) use record_store::ProbeRecords;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 
+/// Reads what the leaders before found out, and reports it. Without it, the first Pods of a new leader
+/// would have less isolation, and would not go on with what Pods of the leader before have saved.
+pub(crate) async fn recall(context: &Context) -> ProbeRecords {
+    let known = record_store::read(context).await;
+    root_overlays::recall(context, &known);
+    user_namespaces::recall(context, &known);
+    known
+}
+
 /// Runs the probes that the configuration asks for. Ends at shutdown, or before.
-pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+pub(crate) async fn run(context: &Context, known: &ProbeRecords, shutdown: &CancellationToken) {
     tokio::join!(
         Box::pin(image_volumes::probe(context, shutdown)),
-        Box::pin(root_overlays::keep_probing(context, shutdown)),
-        Box::pin(user_namespaces::keep_probing(context, shutdown)),
+        Box::pin(root_overlays::keep_probing(context, known, shutdown)),
+        Box::pin(user_namespaces::keep_probing(context, known, shutdown)),
     );
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::PeerClients;
-use crate::cluster_probes;
+use crate::cluster_probes::{self, ProbeRecords};
 use crate::config::ControllerConfig;
 use crate::context::Context;
 use crate::image_builds;
@@ -206,22 +206,30 @@ async fn run_when_elected(
 
 /// Leads until shutdown. Returns whether all reconciles have ended.
 async fn lead(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
-    let read = pools::recovery::read_pods_of_pools(&worker.context);
-    if shutdown.run_until_cancelled(read).await.is_none() {
+    let context = &worker.context;
+    let read = async {
+        pools::recovery::read_pods_of_pools(context).await;
+        cluster_probes::recall(context).await
+    };
+    let Some(known) = shutdown.run_until_cancelled(read).await else {
         return true;
-    }
-    run_leader_tasks(worker, shutdown).await
+    };
+    run_leader_tasks(worker, &known, shutdown).await
 }
 
 /// Runs the tasks of the leader until shutdown. Returns whether all reconciles have ended.
-async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
+async fn run_leader_tasks(
+    worker: &Arc<Worker>,
+    known: &ProbeRecords,
+    shutdown: &CancellationToken,
+) -> bool {
     let context = &worker.context;
     let pools = PoolReconciler::new(context.clone());
     let (sandboxes, pools, ..) = tokio::join!(
         worker.run(shutdown),
         pools.run(shutdown),
         shutdown.run_until_cancelled(Box::pin(image_builds::run(context))),
-        cluster_probes::run(context, shutdown),
+        cluster_probes::run(context, known, shutdown),
         snapshots::run(context, shutdown),
     );
     sandboxes && pools

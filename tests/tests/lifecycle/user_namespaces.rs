@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use operator::controller::UserNamespaces;
@@ -81,9 +82,11 @@ async fn next_leader_trusts_the_record() {
     sleep(PROBE_TIME).await;
     let before = record(&cluster).await;
     cluster.node.script_next_pod(PROBE, PodScript::Fails);
+    cluster.stop_controller();
+    // Its Pod is the first act of the next leader.
+    cluster.create("a").await;
     cluster.start_controller();
-    sleep(Duration::from_secs(10)).await;
-    cluster.running("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
     assert_eq!(host_users(&cluster, "a").await, Some(false));
     assert_eq!(record(&cluster).await, before);
     // After a day it is checked, and then it fails.

@@ -4,28 +4,33 @@
 use tokio_util::sync::CancellationToken;
 
 use super::record::{CHECK_AGE, ProbeRecord};
-use super::record_store;
+use super::record_store::{self, ProbeRecords};
 use super::runner::{self, Probe};
 use crate::context::Context;
 use crate::pools;
 
-/// Keeps the answer of a probe up to date until shutdown, and reports it to `learn`.
+/// Reports the record of a probe, if there is one.
+pub(super) fn recall(
+    context: &Context,
+    name: &'static str,
+    known: &ProbeRecords,
+    learn: impl Fn(bool),
+) {
+    if let Some(record) = known.get(name) {
+        publish(context, name, record, &learn);
+    }
+}
+
+/// Keeps the answer of a probe up to date until shutdown, and reports each new one to `learn`.
 pub(super) async fn keep(
     context: &Context,
     probe: &Probe,
+    known: &ProbeRecords,
     learn: impl Fn(bool),
     shutdown: &CancellationToken,
 ) {
     let pod = pools::hash(&probe.pod);
-    let Some(mut known) = shutdown
-        .run_until_cancelled(record_store::read(context, probe.name))
-        .await
-    else {
-        return;
-    };
-    if let Some(record) = &known {
-        publish(context, probe.name, record, &learn);
-    }
+    let mut known = known.get(probe.name).cloned();
     loop {
         let now = context.clock.now();
         let due_at = known.as_ref().map_or(now, |record| record.due_at(&pod));

@@ -13,7 +13,7 @@ const DOUBT_AGE: SignedDuration = SignedDuration::from_hours(1);
 /// Answer of a probe, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ProbeRecord {
+pub(crate) struct ProbeRecord {
     pub(super) works: bool,
     /// Reason for which it does not work, or for which the last run has no verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,14 @@
 //! The `ConfigMap` with the records of all probes, beside the controller's lease.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use crds::names;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::record::ProbeRecord;
 use super::runner;
@@ -13,17 +17,32 @@ use shared::kubernetes::client::with_timeout;
 
 /// Name of the object; roles of the chart name it.
 pub const PROBE_CONFIG_MAP: &str = "sandbox-operator-cluster-probes";
+/// Delay after a read that failed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads the record of a probe. Without one, or if it cannot be read, the probe runs.
-pub(super) async fn read(context: &Context, probe: &str) -> Option<ProbeRecord> {
-    let found = match with_timeout(api(context).get_opt(PROBE_CONFIG_MAP)).await {
-        Ok(found) => found?,
-        Err(error) => {
-            tracing::warn!(config_map = PROBE_CONFIG_MAP, %error, "cannot read the results of cluster probes");
-            return None;
+/// Known records by the names of their probes.
+pub(crate) type ProbeRecords = BTreeMap<String, ProbeRecord>;
+
+/// Reads the records of all probes, and waits for an API server that does not answer. A probe without a
+/// record runs, as do all if they cannot be read.
+pub(super) async fn read(context: &Context) -> ProbeRecords {
+    loop {
+        let error = match with_timeout(api(context).get_opt(PROBE_CONFIG_MAP)).await {
+            Ok(found) => return parse(found),
+            Err(error) => error,
+        };
+        tracing::warn!(config_map = PROBE_CONFIG_MAP, %error, "cannot read the results of cluster probes");
+        if error.status().is_some() && !error.is_server_error() {
+            return ProbeRecords::new();
         }
-    };
-    serde_json::from_str(found.data?.get(probe)?).ok()
+        sleep(RETRY_INTERVAL).await;
+    }
+}
+
+fn parse(found: Option<ConfigMap>) -> ProbeRecords {
+    let records = found.and_then(|map| map.data).unwrap_or_default();
+    let known = |(name, text): (String, String)| Some((name, serde_json::from_str(&text).ok()?));
+    records.into_iter().filter_map(known).collect()
 }
 
 /// Writes the record of a probe and leaves the others.

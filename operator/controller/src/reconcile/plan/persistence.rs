@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use super::Planner;
 use crate::facts::{ContainerState, PodFacts, SaveProgress};
 
+/// Reason of a Pod that the controller created before a probe had found out that Pods can keep more.
+const MADE_WITHOUT: &str = "the Pod was created before more was known to work";
 /// Reason of a Pod that was deleted or lost before a save. Its supervisor saves at SIGTERM as well,
 /// which only the next start finds out.
 const ENDED_BEFORE: &str = "the Pod ended before it could be asked to save";
@@ -123,6 +125,12 @@ impl Planner<'_> {
         self.obstacle().filter(|_| level < self.input.level)
     }
 
+    /// Reason for a Pod that keeps its workspace only, if nothing hinders a new one from more.
+    fn made_without(&self, pod: &PodFacts) -> Option<String> {
+        let asks_for_more = self.input.level > PersistenceLevel::Workspace;
+        (asks_for_more && pod.persistence.is_none()).then(|| MADE_WITHOUT.to_owned())
+    }
+
     fn obstacle(&self) -> Option<String> {
         let obstacle = self.input.persistence_obstacle?;
         Some(obstacle.to_string())
@@ -138,7 +146,7 @@ impl Planner<'_> {
         let restored = match &self.facts.restored {
             Some(restored) if pod.persistence.is_some() => restored.clone(),
             _ => KeptState {
-                reason: self.obstacle(),
+                reason: self.obstacle().or_else(|| self.made_without(pod)),
                 ..KeptState::of(PersistenceLevel::Workspace)
             },
         };
