@@ -1,7 +1,7 @@
 //! Probes of the cluster. Each runs one small Pod to find out whether Pods of a kind work: versions
 //! do not tell, and reading nodes takes cluster-wide rights. Nothing waits for a probe.
 //!
-//! A further probe is a module that builds a [`runner::Probe`] and gives it to [`keeper::keep`].
+//! A further probe is a module with a [`KeptProbe`].
 
 mod image_volumes;
 mod keeper;
@@ -18,21 +18,26 @@ pub(crate) use record_store::ProbeRecords;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
+use keeper::KeptProbe;
+
+/// Probes whose answers outlive the leader.
+const KEPT: [KeptProbe; 2] = [root_overlays::PROBE, user_namespaces::PROBE];
 
 /// Reads what the leaders before found out, and reports it. Without it, the first Pods of a new leader
 /// would have less isolation, and would not go on with what Pods of the leader before have saved.
 pub(crate) async fn recall(context: &Context) -> ProbeRecords {
     let known = record_store::read(context).await;
-    root_overlays::recall(context, &known);
-    user_namespaces::recall(context, &known);
+    for probe in KEPT {
+        probe.recall(context, &known);
+    }
     known
 }
 
 /// Runs the probes that the configuration asks for. Ends at shutdown, or before.
 pub(crate) async fn run(context: &Context, known: &ProbeRecords, shutdown: &CancellationToken) {
+    let kept = KEPT.map(|probe| Box::pin(probe.keep(context, known, shutdown)));
     tokio::join!(
         Box::pin(image_volumes::probe(context, shutdown)),
-        Box::pin(root_overlays::keep_probing(context, known, shutdown)),
-        Box::pin(user_namespaces::keep_probing(context, known, shutdown)),
+        futures::future::join_all(kept),
     );
 }

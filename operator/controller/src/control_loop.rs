@@ -208,10 +208,12 @@ async fn run_when_elected(
 async fn lead(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
     let context = &worker.context;
     let read = async {
-        pools::recovery::read_pods_of_pools(context).await;
-        cluster_probes::recall(context).await
+        tokio::join!(
+            cluster_probes::recall(context),
+            pools::recovery::read_pods_of_pools(context),
+        )
     };
-    let Some(known) = shutdown.run_until_cancelled(read).await else {
+    let Some((known, ())) = shutdown.run_until_cancelled(read).await else {
         return true;
     };
     run_leader_tasks(worker, &known, shutdown).await

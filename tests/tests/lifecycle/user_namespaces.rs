@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crds::sandbox::Phase;
+use http::StatusCode;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use operator::controller::UserNamespaces;
 use serde_json::{Value, json};
+use tests::fault_injection::{Failure, Verb};
 use tests::test_cluster::{PodScript, TestCluster};
 use tokio::time::sleep;
 
@@ -83,8 +85,9 @@ async fn next_leader_trusts_the_record() {
     let before = record(&cluster).await;
     cluster.node.script_next_pod(PROBE, PodScript::Fails);
     cluster.stop_controller();
-    // Its Pod is the first act of the next leader.
+    // Its Pod is the first act of the next leader, which waits for the record.
     cluster.create("a").await;
+    fail_reads_of_records(&cluster, 3, StatusCode::SERVICE_UNAVAILABLE);
     cluster.start_controller();
     cluster.wait_for_phase("a", Phase::Running).await;
     assert_eq!(host_users(&cluster, "a").await, Some(false));
@@ -94,4 +97,23 @@ async fn next_leader_trusts_the_record() {
     assert_eq!(record(&cluster).await["works"], false);
     cluster.running("b").await;
     assert_eq!(host_users(&cluster, "b").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_that_may_not_read_records_probes_again() {
+    let mut cluster = TestCluster::without_controller();
+    cluster.config.pods.user_namespaces = UserNamespaces::Auto;
+    fail_reads_of_records(&cluster, usize::MAX, StatusCode::FORBIDDEN);
+    cluster.node.script_next_pod(PROBE, PodScript::Succeeds);
+    cluster.start_controller();
+    sleep(PROBE_TIME).await;
+    cluster.running("a").await;
+    assert_eq!(host_users(&cluster, "a").await, Some(false));
+}
+
+fn fail_reads_of_records(cluster: &TestCluster, count: usize, code: StatusCode) {
+    let failure = Failure::Code(code);
+    cluster.faults().fail_next(count, failure, |request| {
+        request.verb == Verb::Get && request.name.as_deref() == Some(RECORDS)
+    });
 }

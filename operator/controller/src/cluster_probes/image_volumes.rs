@@ -50,7 +50,6 @@ fn image_volume_probe(config: &ControllerConfig) -> Probe {
         ..probe_pod::spec(config)
     };
     Probe {
-        name: NAME,
         pod: probe_pod::pod(POD, spec),
         dropped,
     }

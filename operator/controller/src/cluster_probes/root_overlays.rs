@@ -5,48 +5,28 @@ use k8s_openapi::api::core::v1::{
     Capabilities, EmptyDirVolumeSource, Pod, PodSpec, SeccompProfile, SecurityContext, Volume,
     VolumeMount,
 };
-use tokio_util::sync::CancellationToken;
 
+use super::keeper::KeptProbe;
+use super::probe_pod;
 use super::runner::Probe;
-use super::{ProbeRecords, keeper, probe_pod};
 use crate::config::{ControllerConfig, RootPersistence, UserNamespaces};
-use crate::context::Context;
 use crate::reconcile::build::init_container::PROGRAM;
 use crate::reconcile::build::persistence::OVERLAY;
 
-const NAME: &str = "root_overlays";
 const POD: &str = "sandbox-root-overlay-probe";
 /// Directory that the program mounts an overlay in.
 const DIRECTORY: &str = "/volume";
 
-/// Reports what is known of the leaders before.
-pub(super) fn recall(context: &Context, known: &ProbeRecords) {
-    if is_asked_for(&context.config) {
-        keeper::recall(context, NAME, known, |works| learn(context, works));
-    }
-}
-
-/// Keeps known whether supervisors can mount overlays.
-pub(super) async fn keep_probing(
-    context: &Context,
-    known: &ProbeRecords,
-    shutdown: &CancellationToken,
-) {
-    if is_asked_for(&context.config) {
-        let probe = root_overlay_probe(&context.config);
-        let learn = |works| learn(context, works);
-        keeper::keep(context, &probe, known, learn, shutdown).await;
-    }
-}
-
-fn is_asked_for(config: &ControllerConfig) -> bool {
-    config.pods.user_namespaces != UserNamespaces::Never
-        && config.persistence.root == RootPersistence::Auto
-}
-
-fn learn(context: &Context, works: bool) {
-    context.root_overlays.record_probe(works);
-}
+/// Probe for supervisors that mount overlays.
+pub(super) const PROBE: KeptProbe = KeptProbe {
+    name: "root_overlays",
+    is_asked_for: |config| {
+        config.pods.user_namespaces != UserNamespaces::Never
+            && config.persistence.root == RootPersistence::Auto
+    },
+    build: root_overlay_probe,
+    learn: |context, works| context.root_overlays.record_probe(works),
+};
 
 /// The probe: its container has the privileges of a supervisor that mounts the root.
 fn root_overlay_probe(config: &ControllerConfig) -> Probe {
@@ -85,7 +65,6 @@ fn root_overlay_probe(config: &ControllerConfig) -> Probe {
         ..probe_pod::spec(config)
     };
     Probe {
-        name: NAME,
         pod: probe_pod::pod(POD, spec),
         dropped,
     }

@@ -24,8 +24,6 @@ const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A question about the cluster that one Pod answers by success or failure.
 #[derive(Debug)]
 pub(super) struct Probe {
-    /// Name in logs, metrics and the record.
-    pub(super) name: &'static str,
     pub(super) pod: Pod,
     /// Reason if the API server created the Pod without the fields in question.
     pub(super) dropped: fn(&Pod) -> Option<&'static str>,

@@ -1,47 +1,25 @@
 //! The probe for user namespaces of Pods (`docs/decisions/114-user-namespaces-by-default.md`).
 
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, PodSpec, Volume, VolumeMount};
-use tokio_util::sync::CancellationToken;
 
+use super::keeper::KeptProbe;
+use super::probe_pod;
 use super::runner::Probe;
-use super::{ProbeRecords, keeper, probe_pod};
 use crate::config::{ControllerConfig, UserNamespaces};
-use crate::context::Context;
 use crate::reconcile::build::init_container::PROGRAM;
 
-const NAME: &str = "user_namespaces";
 const POD: &str = "sandbox-user-namespace-probe";
 /// Names of the volumes and their media. Volumes of Secrets are in memory as well, and there the
 /// kernel maps users only from Linux 6.3.
 const VOLUMES: [(&str, &str); 2] = [("disk", ""), ("memory", "Memory")];
 
-/// Reports what is known of the leaders before.
-pub(super) fn recall(context: &Context, known: &ProbeRecords) {
-    if is_asked_for(&context.config) {
-        keeper::recall(context, NAME, known, |works| learn(context, works));
-    }
-}
-
-/// Keeps known whether Pods can have user namespaces.
-pub(super) async fn keep_probing(
-    context: &Context,
-    known: &ProbeRecords,
-    shutdown: &CancellationToken,
-) {
-    if is_asked_for(&context.config) {
-        let probe = user_namespace_probe(&context.config);
-        let learn = |works| learn(context, works);
-        keeper::keep(context, &probe, known, learn, shutdown).await;
-    }
-}
-
-fn is_asked_for(config: &ControllerConfig) -> bool {
-    config.pods.user_namespaces == UserNamespaces::Auto
-}
-
-fn learn(context: &Context, works: bool) {
-    context.user_namespaces.record_probe(works);
-}
+/// Probe for Pods with user namespaces.
+pub(super) const PROBE: KeptProbe = KeptProbe {
+    name: "user_namespaces",
+    is_asked_for: |config| config.pods.user_namespaces == UserNamespaces::Auto,
+    build: user_namespace_probe,
+    learn: |context, works| context.user_namespaces.record_probe(works),
+};
 
 /// The probe: its Pod has a user namespace and, as sandboxes do, volumes.
 fn user_namespace_probe(config: &ControllerConfig) -> Probe {
@@ -67,7 +45,6 @@ fn user_namespace_probe(config: &ControllerConfig) -> Probe {
         ..probe_pod::spec(config)
     };
     Probe {
-        name: NAME,
         pod: probe_pod::pod(POD, spec),
         dropped,
     }

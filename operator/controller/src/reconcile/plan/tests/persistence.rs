@@ -251,6 +251,26 @@ fn incarnation_rises_unless_processes_went_on() {
 }
 
 #[test]
+fn pod_from_before_the_answer_of_a_probe_has_a_reason_for_its_level() {
+    let mut fixture = running();
+    fixture.set_desired_state(DesiredState::Paused);
+    fixture.lose_pod();
+    fixture.plan_and_apply();
+    fixture.set_desired_state(DesiredState::Running);
+    fixture.after(10);
+    fixture.facts.readiness = Some(ProbeResult::Ready);
+    fixture.facts.pod = Some(PodFacts {
+        persistence: None,
+        ..rooted_pod("pod-2")
+    });
+    let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+    let restored = status.restored.unwrap();
+    assert_eq!(restored.level, PersistenceLevel::Workspace);
+    let expected = "the Pod was created before more was known to work";
+    assert_eq!(restored.reason.as_deref(), Some(expected));
+}
+
+#[test]
 fn incarnation_rises_with_restarts_of_the_command() {
     let mut fixture = PlanFixture::running();
     fixture.pod().container.restarts = 1;
