@@ -12,7 +12,6 @@ use self::raw_mode::RawMode;
 use self::signals::Resizes;
 pub(crate) use self::signals::Signals;
 use crate::failure::{Failure, exit_code};
-use crate::output::note;
 
 const INPUT_BYTES: usize = 32 << 10;
 /// Chunks that wait while the program does not read.
@@ -105,7 +104,9 @@ fn show(event: &TerminalEvent) -> Result<(), Failure> {
         }
         TerminalEvent::ErrorOutput(data) => io::stderr().lock().write_all(data)?,
         TerminalEvent::Skipped(count) => {
-            note(&format!("\r\n[{count} bytes of output were skipped]\r"));
+            // A terminal in raw mode does not return to the first column by itself.
+            let text = format!("\r\n[{count} bytes of output were skipped]\r\n");
+            io::stderr().lock().write_all(text.as_bytes())?;
         }
         TerminalEvent::Resized(_) | TerminalEvent::Offset(_) | TerminalEvent::Exit(_) => {}
     }

@@ -1,5 +1,6 @@
 //! Copies of files and trees as tar streams.
 
+mod header_limit;
 pub(crate) mod location;
 pub(crate) mod pack;
 pub(crate) mod pipe;

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::text::escape_lines;
+use crate::text::{escape_json, escape_lines};
 
 /// Forms of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,7 +48,7 @@ pub(crate) fn document(value: &impl Serialize, format: Format) -> Result<String,
     match format {
         Format::Yaml => serde_yaml::to_string(value).map_err(|error| failed(&error)),
         _ => serde_json::to_string_pretty(value)
-            .map(|text| text + "\n")
+            .map(|text| escape_json(&text) + "\n")
             .map_err(|error| failed(&error)),
     }
 }

@@ -1,5 +1,7 @@
 //! Short texts for people: escaped names, durations and sizes.
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 
 /// Escapes control characters. Names and messages come from clients and sandboxes, and could move the
@@ -13,13 +15,30 @@ pub(crate) fn escape_lines(text: &str) -> String {
     escape_except(text, |c| matches!(c, '\n' | '\t'))
 }
 
+/// Escapes those control characters that JSON allows in its strings.
+pub(crate) fn escape_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' {
+            // All of them have four digits.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+/// Bidirectional controls can make a name look like another one.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 fn escape_except(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        // Bidirectional controls can make a name look like another one.
-        let is_hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if is_hidden && !is_kept(c) {
+        if is_hidden(c) && !is_kept(c) {
             escaped.extend(c.escape_default());
         } else {
             escaped.push(c);
@@ -107,5 +126,16 @@ mod tests {
         assert_eq!(escape("a\u{1b}]0;x\u{7}\nü"), "a\\u{1b}]0;x\\u{7}\\nü");
         assert_eq!(escape("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(escape_lines("a\n\tb\r"), "a\n\tb\\r");
+    }
+
+    #[test]
+    fn json_stays_the_same_without_control_characters() {
+        let value = serde_json::json!({"a": "\u{1b}\u{9b}31m\u{7f}\u{202e}ü\n"});
+        let text = escape_json(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(!text.chars().any(|c| is_hidden(c) && c != '\n'), "{text}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            value
+        );
     }
 }

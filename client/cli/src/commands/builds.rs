@@ -79,7 +79,7 @@ async fn wait(client: &Client, id: &str) -> Result<u8, Failure> {
     let build = client.wait_build(id, &mut |step| line.step(step)).await?;
     drop(line);
     if build.status == "SUCCESS" {
-        print(build.image + "\n")?;
+        print(escape(&build.image) + "\n")?;
         return Ok(0);
     }
     let error = build.error.as_deref().unwrap_or("no reason is known");
@@ -89,7 +89,7 @@ async fn wait(client: &Client, id: &str) -> Result<u8, Failure> {
 
 pub(crate) async fn images(client: &Client, command: ImagesCommand) -> Result<u8, Failure> {
     match command {
-        ImagesCommand::Prefix => print(client.registry_prefix().await? + "\n").map(|()| 0),
+        ImagesCommand::Prefix => print(escape(&client.registry_prefix().await?) + "\n").map(|()| 0),
         ImagesCommand::Exists { image } => {
             let found = client.image(&image).await?;
             let details = found.image.filter(|image| image.image_size_bytes > 0);
@@ -97,7 +97,7 @@ pub(crate) async fn images(client: &Client, command: ImagesCommand) -> Result<u8
                 format!(
                     " ({}, {})",
                     bytes(image.image_size_bytes),
-                    image.upload_time
+                    escape(&image.upload_time)
                 )
             });
             print(format!(

@@ -1,6 +1,6 @@
 //! Bytes between blocking archive code and asynchronous sessions, over a bounded queue.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 
 use bytes::{Buf as _, Bytes};
 use tokio::sync::mpsc;
@@ -9,12 +9,9 @@ use tokio::sync::mpsc;
 pub(crate) const QUEUE: usize = 8;
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Sends what is written. Fails when the receiver is gone.
+/// Sends each piece that is written. Fails when the receiver is gone.
 #[derive(Debug)]
-pub(crate) struct ChunkWriter {
-    sender: mpsc::Sender<Bytes>,
-    buffer: Vec<u8>,
-}
+struct ChunkSender(mpsc::Sender<Bytes>);
 
 /// Reads what is received, to the end of the senders.
 #[derive(Debug)]
@@ -23,32 +20,21 @@ pub(crate) struct ChunkReader {
     current: Bytes,
 }
 
-impl ChunkWriter {
-    pub(crate) fn new(sender: mpsc::Sender<Bytes>) -> Self {
-        Self {
-            sender,
-            buffer: Vec::with_capacity(CHUNK_BYTES),
-        }
-    }
+/// Writer that sends what is written in chunks, the rest when it is flushed.
+pub(crate) fn writer(sender: mpsc::Sender<Bytes>) -> impl Write {
+    BufWriter::with_capacity(CHUNK_BYTES, ChunkSender(sender))
 }
 
-impl Write for ChunkWriter {
+impl Write for ChunkSender {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let length = data.len().min(CHUNK_BYTES - self.buffer.len());
-        self.buffer.extend_from_slice(&data[..length]);
-        if self.buffer.len() == CHUNK_BYTES {
-            self.flush()?;
-        }
-        Ok(length)
+        let sent = self.0.blocking_send(Bytes::copy_from_slice(data));
+        // Not a broken pipe, which would mean that of the standard output.
+        sent.map_err(|_| io::Error::other("the copy has ended"))?;
+        Ok(data.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
-        let sent = self.sender.blocking_send(chunk.into());
-        sent.map_err(|_| io::Error::other("the copy has ended"))
+        Ok(())
     }
 }
 
@@ -85,7 +71,7 @@ mod tests {
         let data: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
         let sent = data.clone();
         let writer = std::thread::spawn(move || {
-            let mut writer = ChunkWriter::new(sender);
+            let mut writer = writer(sender);
             writer.write_all(&sent).unwrap();
             writer.flush().unwrap();
         });
@@ -101,7 +87,6 @@ mod tests {
     fn writer_fails_when_the_reader_is_gone() {
         let (sender, receiver) = mpsc::channel(QUEUE);
         drop(receiver);
-        let mut writer = ChunkWriter::new(sender);
-        assert!(writer.write_all(&vec![0; CHUNK_BYTES]).is_err());
+        assert!(writer(sender).write_all(&vec![0; CHUNK_BYTES]).is_err());
     }
 }

@@ -9,10 +9,11 @@ use tokio::task::JoinError;
 use super::remote::{self, Kept};
 use crate::copy::location::{Existing, Place, place, split_source};
 use crate::copy::pack;
-use crate::copy::pipe::{ChunkWriter, QUEUE};
+use crate::copy::pipe::{self, QUEUE};
 use crate::failure::Failure;
 use crate::output::note;
 use crate::progress;
+use crate::text::escape;
 
 /// Unpacks into a directory. `-o`: files belong to the user of the sandbox.
 const UNPACK: &str = r#"mkdir -p -- "$1" && exec tar -x -o -f - -C "$1""#;
@@ -33,7 +34,7 @@ pub(super) async fn copy(sandbox: &Sandbox, source: &Path, target: &str) -> Resu
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (path, name) = (source.to_owned(), place.name);
     let packing = tokio::task::spawn_blocking(move || {
-        pack::pack(ChunkWriter::new(sender), &path, name.as_deref())
+        pack::pack(pipe::writer(sender), &path, name.as_deref())
     });
     let unpacked = transfer(&mut session, receiver, packing, line).await;
     let _ = session.close().await;
@@ -89,9 +90,9 @@ async fn transfer(
         None => joined(sending.await)?,
     };
     for path in skipped {
+        let path = escape(&path.display().to_string());
         note(&format!(
-            "left out, neither file, directory nor link: {}",
-            path.display()
+            "left out, neither file, directory nor link: {path}"
         ));
     }
     Ok(())

@@ -13,6 +13,7 @@ use crate::copy::unpack::{Skipped, unpack};
 use crate::failure::Failure;
 use crate::output::note;
 use crate::progress;
+use crate::text::escape;
 
 /// Packs a member of a directory.
 const PACK: &str = r#"exec tar -c -f - -C "$1" "./$2""#;
@@ -43,9 +44,9 @@ pub(super) async fn copy(sandbox: &Sandbox, source: &str, target: &Path) -> Resu
     let _ = session.close().await;
     let skipped = unpacked?;
     for path in &skipped.first {
+        let path = escape(&path.display().to_string());
         note(&format!(
-            "left out, a device or a link that leads out of the copy: {}",
-            path.display()
+            "left out, a device or a link that leads out of the copy: {path}"
         ));
     }
     if skipped.count > skipped.first.len() {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{Format, hint, print};
-use crate::text::escape;
+use crate::text::{escape, escape_json};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -127,7 +127,7 @@ impl Changes {
         if self.format == Some(Format::Json) {
             let at = now.to_string();
             let line = json!({"at": at, "session_id": name, "runtime_id": id, "status": status, "detail": detail});
-            return print(format!("{line}\n"));
+            return print(escape_json(&line.to_string()) + "\n");
         }
         let time = now.strftime("%H:%M:%SZ").to_string();
         let (name, detail) = (escape(name), escape(detail));

@@ -99,6 +99,55 @@ fn hard_links_lead_to_files_of_the_archive_only() {
 }
 
 #[test]
+fn headers_of_an_archive_cannot_fill_memory_or_disk() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("in");
+    for kind in [
+        EntryType::GNULongName,
+        EntryType::GNULongLink,
+        EntryType::XHeader,
+    ] {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(1 << 40);
+        header.set_cksum();
+        let endless = (&header.as_bytes()[..]).chain(io::repeat(b'a'));
+        let error = unpack(endless, &target, None, None).unwrap_err();
+        assert!(
+            error.to_string().contains("exceeds 1048576 bytes"),
+            "{error}"
+        );
+    }
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::GNUSparse);
+    header.as_old_mut().name[..3].copy_from_slice(b"s/f");
+    header.set_size(0);
+    let sparse = header.as_gnu_mut().unwrap();
+    sparse.set_real_size(1 << 40);
+    sparse.sparse[0].set_offset(1 << 40);
+    sparse.sparse[0].set_length(0);
+    header.set_cksum();
+    let error = unpack(&header.as_bytes()[..], &target, Some("s"), None).unwrap_err();
+    assert!(error.to_string().contains("sparse"), "{error}");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+}
+
+#[test]
+fn content_of_an_entry_that_is_left_out_has_no_limit() {
+    let root = tempfile::tempdir().unwrap();
+    let long = "x".repeat(2 << 20);
+    let bytes = archive(&[
+        ("s/device", EntryType::Char, &long),
+        ("s/f", EntryType::Regular, &long),
+        ("s/g", EntryType::Regular, "last"),
+    ]);
+    let skipped = unpack(&bytes[..], root.path(), Some("s"), None).unwrap();
+    assert_eq!(skipped.count, 1);
+    assert_eq!(fs::read_to_string(root.path().join("g")).unwrap(), "last");
+    assert_eq!(fs::read_to_string(root.path().join("f")).unwrap(), long);
+}
+
+#[test]
 fn link_targets_are_judged_by_depth() {
     let inside = |link: &str, target: &str| stays_inside(Path::new(link), Path::new(target));
     assert!(inside("a/b/l", "../x") && inside("a/l", "./x") && inside("l", "x/y"));
