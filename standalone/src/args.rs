@@ -33,7 +33,7 @@ pub struct Args {
     pub api_listen: SocketAddr,
 
     /// Form of sandbox URLs: nested, path, loopback or auto. auto: nested below `localhost` if
-    /// names below it resolve here, else loopback.
+    /// names below it resolve here, else loopback, or path if `--listen` names one address.
     #[arg(long, env = "SANDBOX_URL_FORM", default_value = "auto")]
     pub url_form: FormChoice,
 

@@ -16,7 +16,9 @@ pub(super) async fn choose(choice: FormChoice, address: SocketAddr) -> Urls {
     let form = match choice {
         FormChoice::Form(form) => form,
         FormChoice::Auto if resolves_localhost_subdomains().await => UrlForm::Nested,
-        FormChoice::Auto => UrlForm::Loopback,
+        FormChoice::Auto if address.ip().is_unspecified() => UrlForm::Loopback,
+        // Each sandbox would need another address than this one.
+        FormChoice::Auto => UrlForm::Path,
     };
     let host = match form {
         UrlForm::Nested | UrlForm::Flat => "localhost".to_owned(),
@@ -39,5 +41,20 @@ async fn resolves_localhost_subdomains() -> bool {
     match timeout(RESOLVE_TIMEOUT, lookup).await {
         Ok(Ok(output)) => output.status.success() && !output.stdout.is_empty(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sandboxes_of_a_gateway_on_one_address_have_urls_on_it() {
+        let urls = choose(FormChoice::Auto, SocketAddr::from(([127, 0, 0, 1], 5000))).await;
+        // Names below localhost lead to this address, on machines that resolve them.
+        assert!(
+            matches!(urls.form, UrlForm::Path | UrlForm::Nested),
+            "{urls:?}"
+        );
     }
 }
