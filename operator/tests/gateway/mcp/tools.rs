@@ -228,6 +228,33 @@ async fn run_sends_the_command_with_the_session_key() {
 }
 
 #[tokio::test]
+async fn run_takes_little_from_a_server_that_answers_at_once_and_never_ends() {
+    let fixture = SocketFixture::new().await;
+    let arguments = json!({"sandbox": "s1", "command": "yes", "timeout": 1});
+    let run = fixture.base.tool("run", &arguments);
+    let serve = async {
+        let extras = json!({"metadata": {"exit_code": -1}});
+        let endless = observation("run", &"y".repeat(60_000), &extras);
+        for _ in 0..2 {
+            let mut sandbox = fixture.sandbox().await;
+            sandbox.message().await;
+            sandbox.send(&endless).await;
+        }
+        fixture.sandbox().await;
+        panic!("there was a third action within two seconds");
+    };
+    let (is_error, text) = tokio::select! {
+        done = run => done,
+        () = serve => unreachable!(),
+    };
+    assert!(
+        !is_error && text.contains("still running after 1 s"),
+        "{text}"
+    );
+    assert!(text.chars().count() < 50_100 && text.contains("characters were cut"));
+}
+
+#[tokio::test]
 async fn cancelled_run_interrupts_the_command() {
     let fixture = SocketFixture::new().await;
     let key = session_key(&fixture.base).await;

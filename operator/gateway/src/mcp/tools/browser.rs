@@ -54,7 +54,7 @@ pub(super) fn tools() -> [Tool; 2] {
             "screenshot",
             "Take a screenshot",
             "Returns a picture of the page that is open in the browser of a sandbox. Needs Chromium in the image.",
-            Effect::Reads,
+            Effect::Changes,
         ),
     ]
 }

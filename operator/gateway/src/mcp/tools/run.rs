@@ -11,20 +11,22 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Effect, arguments, describe};
 use crate::mcp::backend::ToolError;
 use crate::mcp::call::{
     Call, CommandMetadata, Observation, Runtime, check_length, content, seconds,
 };
-use crate::mcp::output::{ToolResult, structured};
+use crate::mcp::output::{BoundedText, ToolResult, bounded, structured_parts};
 
 const MAX_COMMAND_BYTES: usize = 64 << 10;
 const DEFAULT_SECONDS: u64 = 120;
 const MAX_SECONDS: u64 = 3600;
 /// Longest time that one action takes.
 const SLICE: Duration = Duration::from_secs(10);
+/// Least time between two actions of a call. A server other than the executor may answer at once.
+const ACTION_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for the present slice, and for the program to react.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Part of the answer to a command while another one runs (`docs/specs/executor.md`, section 4.5, T3).
@@ -74,7 +76,7 @@ pub(super) async fn call(call: &Call, given: JsonObject) -> ToolResult {
     };
     let work = run(call, &sandbox, &given, limit);
     let (output, metadata) = call.progress.during(command, work).await?;
-    describe_end(&output, &metadata, limit)
+    describe_end(output, &metadata, limit)
 }
 
 async fn run(
@@ -82,7 +84,7 @@ async fn run(
     sandbox: &Runtime,
     given: &Arguments,
     limit: Duration,
-) -> Result<(String, CommandMetadata), ToolError> {
+) -> Result<(BoundedText, CommandMetadata), ToolError> {
     let deadline = Instant::now() + limit;
     let act = async |command: &str| {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -93,16 +95,15 @@ async fn run(
         content(observation)
     };
     let ended = interrupt_on_cancellation(call, sandbox);
-    let (mut output, mut metadata) = parts(act(&given.command).await?);
+    let mut output = BoundedText::default();
+    let mut next = Instant::now() + ACTION_INTERVAL;
+    let (first, mut metadata) = parts(act(&given.command).await?);
+    output.push(&first);
     while is_running(&metadata) && !given.input && Instant::now() < deadline {
+        sleep_until(next).await;
+        next = Instant::now() + ACTION_INTERVAL;
         let (more, after) = parts(act("").await?);
-        if !more.is_empty() {
-            output = if output.is_empty() {
-                more
-            } else {
-                format!("{output}\n{more}")
-            };
-        }
+        output.push(&more);
         metadata = after;
     }
     // The task has ended if the client has left meanwhile.
@@ -121,7 +122,11 @@ fn parts(observation: Observation) -> (String, CommandMetadata) {
     )
 }
 
-fn describe_end(output: &str, metadata: &CommandMetadata, limit: Duration) -> ToolResult {
+fn describe_end(
+    mut output: BoundedText,
+    metadata: &CommandMetadata,
+    limit: Duration,
+) -> ToolResult {
     if metadata.suffix.contains(NOT_EXECUTED) {
         return Err(ToolError(
             "the command was not run, because the one before is still running: wait for it with an empty command, or \
@@ -140,12 +145,13 @@ fn describe_end(output: &str, metadata: &CommandMetadata, limit: Duration) -> To
         format!("[exit code {}]", metadata.exit_code)
     };
     let value = json!({
-        "output": crate::mcp::output::bounded(output),
+        "output": output.to_string(),
         "exit_code": (!running).then_some(metadata.exit_code),
         "running": running,
-        "working_directory": metadata.working_dir,
+        "working_directory": metadata.working_dir.as_deref().map(bounded),
     });
-    structured(format!("{output}\n{end}").trim_start(), &value)
+    output.push(&end);
+    structured_parts(&output, &value)
 }
 
 /// Interrupts the command of a call whose client leaves before the returned sender is used. The shell
