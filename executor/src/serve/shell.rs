@@ -7,14 +7,17 @@
 mod agent_view;
 mod bash_rc;
 mod display;
+mod error;
 mod grid;
 mod key_names;
+mod launch_context;
 mod messages;
 mod posix_rc;
 mod program;
 mod prompt_report;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
+mod request;
 mod row;
 mod scanner;
 mod scratch_dir;
@@ -23,6 +26,8 @@ mod session;
 mod syntax;
 mod terminal;
 
+pub(super) use self::error::ShellError;
+pub(super) use self::launch_context::LaunchContext;
 pub(super) use self::prompt_report::PromptReport;
-pub(super) use self::session::{CommandOutcome, CommandUsage, Request, RunResponse, Session};
-pub(super) use self::terminal::{LaunchContext, ShellError};
+pub(super) use self::request::{CommandOutcome, CommandUsage, Request, RunResponse};
+pub(super) use self::session::Session;

@@ -3,11 +3,9 @@
 //! The start-up file makes it report every prompt and every start of a command in escape
 //! sequences with a random token. One task per terminal reads them.
 
-use std::ffi::OsString;
-use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,23 +19,21 @@ use tokio::task::JoinHandle;
 
 use super::agent_view::AgentView;
 use super::bash_rc;
+use super::error::ShellError;
 use super::grid::SIZE;
+use super::launch_context::{LaunchContext, REQUESTED_SHELL};
 use super::posix_rc::{self, PosixPrompt};
 use super::program::ShellProgram;
 use super::prompt_report::PromptReport;
 use super::scanner::Scanner;
 use super::scratch_dir::{CommandText, ScratchDir};
 use super::screen::Screen;
-use crate::serve::environment::{self, Environment, EnvironmentChanges};
+use crate::serve::environment::EnvironmentChanges;
 use crate::serve::identity::Identity;
-use crate::serve::launch_dir::launch_dir;
 use crate::serve::output_log::OutputLog;
 use crate::serve::private_dir;
 use crate::serve::process_tree::{OwnedChild, ProcessSet, register_child};
-use crate::serve::python_environment::Variables;
 
-/// Variable that names the shell of a sandbox.
-const REQUESTED_SHELL: &str = "SANDBOX_SHELL";
 /// Timeout of the user's own start-up files.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time for a running shell to take an environment. It is idle.
@@ -48,80 +44,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 const SIGNAL_STATUS: i32 = 128;
 /// A program that does not read its input must not block the server.
 const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
-
-#[derive(Debug, thiserror::Error)]
-pub(in crate::serve) enum ShellError {
-    /// Files, the editor and transfers work without a shell.
-    #[error("there is no shell in this image: neither bash nor sh was found")]
-    Missing,
-    #[error("cannot start the shell in this directory")]
-    Directory(#[source] io::Error),
-    #[error("cannot prepare the shell's directory")]
-    Scratch(#[source] io::Error),
-    #[error("cannot open a terminal")]
-    Terminal(#[source] pty_process::Error),
-    #[error("cannot start the shell")]
-    Spawn(#[source] pty_process::Error),
-    #[error("the shell did not come up")]
-    Start,
-    #[error("cannot reach the shell")]
-    Type(#[source] io::Error),
-}
-
-/// User, directory and environment that shells, kernels and tool servers start with.
-#[derive(Debug, Clone)]
-pub(in crate::serve) struct LaunchContext {
-    pub(in crate::serve) identity: Arc<Identity>,
-    pub(in crate::serve) working_dir: PathBuf,
-    /// Environment of the server.
-    pub(in crate::serve) environment: Environment,
-    /// Changes to it.
-    pub(in crate::serve) variables: Variables,
-}
-
-impl LaunchContext {
-    /// Value of a variable in the environment of started programs.
-    pub(in crate::serve) fn variable(&self, name: &str) -> Option<OsString> {
-        let mut changed = self.variables.iter();
-        let changed = changed.find(|(changed, _)| *changed == name);
-        changed.map_or_else(
-            || self.environment.variable(name),
-            |(_, value)| Some(value.clone()),
-        )
-    }
-
-    /// Makes a command run as the user with the environment of started programs.
-    pub(in crate::serve) fn apply_to(&self, command: &mut tokio::process::Command) {
-        self.environment.apply_to(command);
-        command.envs(self.variables.iter().cloned());
-        self.identity.apply_to(command);
-    }
-
-    /// Variables that a program of this context needs to be one of the next. `None` if it must
-    /// be started again.
-    pub(in crate::serve) fn changes(&self, next: &Self) -> Option<EnvironmentChanges> {
-        let [before, after] = [self, next].map(|start| {
-            let mut command = tokio::process::Command::new("");
-            start.apply_to(&mut command);
-            command
-        });
-        let is_same_user = Arc::ptr_eq(&self.identity, &next.identity);
-        let changes = environment::changes(before.as_std(), after.as_std());
-        changes.filter(|_| is_same_user)
-    }
-
-    /// Shell for a person: that of the sandbox, else the user's own.
-    pub(in crate::serve) async fn login_shell(&self) -> Result<PathBuf, ShellError> {
-        let own = || self.identity.login_shell().map(Into::into);
-        let requested = self.variable(REQUESTED_SHELL).or_else(own);
-        let program = find_program(self, requested).await?;
-        Ok(program.path().to_owned())
-    }
-
-    pub(in crate::serve) async fn launch_dir(&self, program: &Path) -> io::Result<PathBuf> {
-        launch_dir(&self.identity, self.working_dir.clone(), program.to_owned()).await
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Terminal {
@@ -148,7 +70,7 @@ impl Terminal {
         let directory = directory.map_err(ShellError::Directory)?;
         let token = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
-        let program = find_program(start, start.variable(REQUESTED_SHELL)).await?;
+        let program = start.find_shell(start.variable(REQUESTED_SHELL)).await?;
         let files = start_files(start, &program, rc_token, log.is_some());
         let scratch = ScratchDir::create(&start.identity, fallback, files)
             .await
@@ -349,16 +271,6 @@ async fn follow(
         status.code().or(signal)
     });
     screen.send_modify(|screen| screen.ended = Some(code.unwrap_or(-1)));
-}
-
-async fn find_program(
-    start: &LaunchContext,
-    requested: Option<OsString>,
-) -> Result<ShellProgram, ShellError> {
-    let found = ShellProgram::find(&start.identity, requested, start.variable("PATH")).await;
-    found
-        .map_err(ShellError::Directory)?
-        .ok_or(ShellError::Missing)
 }
 
 /// Makes the start-up files `rc` and `hooks` for their directory.

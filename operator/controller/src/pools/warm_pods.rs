@@ -1,6 +1,8 @@
 //! Warm Pods in memory, by pool. Claims and the maintenance of the pools take them from here, so
 //! that no Pod is claimed twice or deleted while it is claimed.
 
+mod warm_pod;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +11,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::refill::{REFILL_DELAY, RecentClaims, Refill};
-use crate::facts::{ContainerState, PodFacts, PodPhase};
-use crate::pod_meter::{MeteredPod, PodMeter, PodUse};
+use crate::pod_meter::PodMeter;
 use shared::index::Key;
 use shared::index::deleted_uids::DeletedUids;
 use shared::kubernetes::slim::SlimPod;
 use shared::kubernetes::work_queue::WorkQueue;
+pub(crate) use warm_pod::WarmPod;
+use warm_pod::{OVERDUE, Taken};
 
 /// Time after a change of a Pod until its pool is reconciled, with all changes of this time.
 const CHANGE_DELAY: Duration = Duration::from_millis(20);
-/// Time after which the write of a claim or deletion has failed or succeeded.
-const OVERDUE: Duration = Duration::from_secs(30);
 
 /// Warm Pods of all pools. A change requeues the pool.
 #[derive(Debug)]
@@ -41,19 +42,6 @@ struct Tables {
     gone: DeletedUids,
 }
 
-/// One warm Pod.
-#[derive(Debug, Clone)]
-pub(crate) struct WarmPod {
-    pub(crate) resource_version: String,
-    pub(crate) shape: String,
-    pub(crate) revision: String,
-    pub(crate) facts: Arc<PodFacts>,
-    taken: Option<Taken>,
-    /// A watch or list has shown the Pod, so its absence from a list means that it is gone.
-    is_confirmed: bool,
-    _metered: Option<Arc<MeteredPod>>,
-}
-
 /// A creation that the API server has not answered yet. If it never does, the next Pod of the pool
 /// gets the same name: it cannot be created twice.
 #[derive(Debug)]
@@ -71,74 +59,6 @@ impl Drop for UnansweredCreation<'_> {
             let names = tables.unanswered.entry(self.pool.clone()).or_default();
             names.insert(self.name.to_owned());
         }
-    }
-}
-
-/// A claim or deletion that has begun. Its outcome is unknown if the API server did not answer.
-#[derive(Debug, Clone)]
-struct Taken {
-    at: Instant,
-    /// Uid of the sandbox that claims the Pod.
-    by: Option<String>,
-}
-
-impl WarmPod {
-    /// Returns whether a sandbox can claim it.
-    pub(crate) fn is_ready(&self) -> bool {
-        let facts = &self.facts;
-        let runs = matches!(facts.container.state, ContainerState::Running { .. })
-            && !facts.container.is_starting_up;
-        let healthy = facts.phase == PodPhase::Running && !facts.node_silent;
-        healthy && runs && facts.ip.is_some() && !self.is_ending()
-    }
-
-    /// Returns whether it is claimed, deleted, or about to be.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.taken.is_some() || self.is_terminating()
-    }
-
-    pub(crate) fn is_terminating(&self) -> bool {
-        self.facts.grace_ends_at.is_some()
-    }
-
-    /// Returns whether it will not be ready again. A node that is silent may come back; until then
-    /// another Pod takes the place.
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(
-            self.facts.phase,
-            PodPhase::Failed | PodPhase::Succeeded | PodPhase::Unknown
-        ) || self.facts.node_silent
-    }
-
-    /// Time at which a claim or deletion has taken longer than any call.
-    pub(crate) fn overdue_at(&self) -> Option<Instant> {
-        self.taken.as_ref().map(|taken| taken.at + OVERDUE)
-    }
-
-    fn is_being_claimed(&self) -> bool {
-        self.taken.as_ref().is_some_and(|taken| taken.by.is_some())
-    }
-
-    fn is_claimed_by(&self, sandbox_uid: &str) -> bool {
-        let taken = self.taken.as_ref();
-        taken.is_some_and(|taken| taken.by.as_deref() == Some(sandbox_uid))
-    }
-
-    /// Obstacle that keeps it from becoming ready.
-    pub(crate) fn problem(&self) -> Option<String> {
-        let facts = &self.facts;
-        if facts.container.state == ContainerState::BackingOff {
-            let end = facts.container.describe_termination();
-            return Some(format!(
-                "the container terminated ({end}) and is being restarted"
-            ));
-        }
-        let problem = facts.start_problem.as_ref().map(|p| &p.message);
-        problem.or(facts.unschedulable.as_ref()).cloned()
-    }
-
-    fn version(&self) -> Option<u64> {
-        self.resource_version.parse().ok()
     }
 }
 
@@ -250,7 +170,7 @@ impl WarmPodIndex {
 
     /// Stores a Pod as created or read.
     pub(crate) fn apply(&self, pool: Key, pod: &SlimPod, is_confirmed: bool) {
-        let Some(mut pod) = read(pod, is_confirmed, &self.meter) else {
+        let Some(mut pod) = WarmPod::read(pod, is_confirmed, &self.meter) else {
             return;
         };
         let mut tables = self.tables.lock();
@@ -394,19 +314,6 @@ impl Tables {
             }
         }
     }
-}
-
-fn read(pod: &SlimPod, is_confirmed: bool, meter: &Arc<PodMeter>) -> Option<WarmPod> {
-    let facts = PodFacts::read(pod)?;
-    Some(WarmPod {
-        resource_version: pod.metadata.resource_version.clone()?,
-        shape: facts.shape.clone().unwrap_or_default(),
-        revision: facts.revision.clone().unwrap_or_default(),
-        facts: Arc::new(facts),
-        taken: None,
-        is_confirmed,
-        _metered: meter.track(PodUse::Warm, pod).map(Arc::new),
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use serde_json::json;
 use shared::metrics::ControllerMetrics;
 
 use super::*;
+use crate::facts::PodFacts;
 use crate::tests::key;
 
 /// A Pod with these facts.
