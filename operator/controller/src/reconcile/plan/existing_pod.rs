@@ -10,6 +10,7 @@ use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
 use super::decision::{CLAIMED_POD_SILENT, CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
+use super::status::UNKNOWN_END;
 use super::{Action, DeletionGrace, FailureKind, Planner, deadline_after};
 use crate::facts::{ContainerState, PodFacts, PodPhase, ProbeResult, StartProblemKind};
 
@@ -102,13 +103,20 @@ impl Planner<'_> {
         if pod.restarts_before > known && self.plan.status.reason != Some(Reason::PodReplaced) {
             self.record_restart("Deleted");
         }
+        let reason = pod.container.last_termination.as_deref();
         if count > known.max(pod.restarts_before) {
-            let reason = pod.container.last_termination.as_deref();
-            self.record_restart(reason.unwrap_or("Unknown"));
+            self.record_restart(reason.unwrap_or(UNKNOWN_END));
             if self.plan.status.pod_uid.as_ref() == Some(&pod.uid) {
                 let incarnation = &mut self.plan.status.incarnation;
                 *incarnation = incarnation.saturating_add(1);
             }
+        }
+        // The kubelet may count a restart before it reports the end.
+        if count == known
+            && pod.container.restarts > 0
+            && let Some(reason) = reason
+        {
+            self.complete_restart(reason);
         }
         self.plan.status.restarts.count = count.max(known);
     }

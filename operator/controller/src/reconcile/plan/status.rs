@@ -20,6 +20,8 @@ const NODE_LOST_GRACE: std::time::Duration = std::time::Duration::from_secs(30);
 const MAX_MESSAGE_BYTES: usize = 1024;
 /// Number of restart reasons that the status keeps.
 const MAX_RESTART_REASONS: usize = 5;
+/// Reason of a restart whose end the kubelet has not reported.
+pub(super) const UNKNOWN_END: &str = "Unknown";
 /// Longest restart reason, in bytes.
 const MAX_RESTART_REASON_BYTES: usize = 64;
 
@@ -212,6 +214,14 @@ impl<'a> Planner<'a> {
         reasons.push(truncate(reason, MAX_RESTART_REASON_BYTES));
         let surplus = reasons.len().saturating_sub(MAX_RESTART_REASONS);
         reasons.drain(..surplus);
+    }
+
+    /// Records the reason of the last restart, if it was not known before.
+    pub(super) fn complete_restart(&mut self, reason: &str) {
+        let last = self.plan.status.restarts.reasons.last_mut();
+        if let Some(last) = last.filter(|last| *last == UNKNOWN_END) {
+            *last = truncate(reason, MAX_RESTART_REASON_BYTES);
+        }
     }
 }
 

@@ -121,6 +121,22 @@ fn status_keeps_latest_restart_reasons_only() {
 }
 
 #[test]
+fn restart_gets_the_reason_that_the_kubelet_reports_later() {
+    let mut fixture = PlanFixture::running();
+    for (restarts, reported, expected) in [
+        (1, None, &["Unknown"][..]),
+        (1, Some("exit code 3"), &["exit code 3"]),
+        (1, Some("exit code 4"), &["exit code 3"]),
+        (2, None, &["exit code 3", "Unknown"]),
+    ] {
+        fixture.pod().container.restarts = restarts;
+        fixture.pod().container.last_termination = reported.map(Into::into);
+        fixture.plan_and_apply();
+        assert_eq!(fixture.status().restarts.reasons, expected);
+    }
+}
+
+#[test]
 fn pool_revision_is_kept_from_first_readiness_on() {
     let snapshot = |name: &str, revision: &str| {
         Some(PoolSnapshot {
