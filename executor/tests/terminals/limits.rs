@@ -183,8 +183,15 @@ fn key_is_needed_and_pages_of_other_hosts_are_rejected() {
         let head = format!("GET {connect}{with_key}");
         assert_eq!(server.request(&head, &[], b"").status, 403);
     }
-    let head = format!("GET {path}{with_key}");
-    assert_eq!(server.request(&head, &[], b"").status, 403);
+    let upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
+    for head in [
+        format!("GET {path}{with_key}"),
+        format!("DELETE {path}{with_key}"),
+        format!("POST {path}/connect{with_key}"),
+    ] {
+        assert_eq!(server.request(&head, &[], b"").status, 403, "{head}");
+        assert_eq!(server.request(&head, &upgrade, b"").status, 403, "{head}");
+    }
 }
 
 #[test]

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Query, Request, State};
+use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use data_encoding::HEXLOWER;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE};
+use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use parking_lot::RwLock;
@@ -27,6 +28,8 @@ const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
 pub(super) const PLUGINS: &str = "/plugins/";
 /// Paths of terminals begin with it.
 const TERMINALS: &str = "/terminals/";
+/// Paths of WebSockets to terminals end with it.
+const CONNECT: &str = "/connect";
 /// Parameter of a link that opens a plugin or a terminal in a browser.
 const PARAMETER: &str = "session_api_key";
 const COOKIE_NAME: &str = "sandbox_plugin";
@@ -49,7 +52,7 @@ struct SessionKey(Arc<str>);
 
 /// Mark of a WebSocket whose link has the key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KeyInLink;
+struct KeyInLink;
 
 /// Secrets that a request had.
 #[derive(Debug, Default)]
@@ -189,8 +192,7 @@ pub(super) async fn authorize(
         return access.plugin(&plugin, request, next).await;
     }
     let key = access.key();
-    let is_upgrade = request.headers().contains_key(UPGRADE);
-    if is_upgrade && request.uri().path().starts_with(TERMINALS) {
+    if is_terminal_connection(&request) {
         let given = take_parameter(request.uri_mut());
         let is_key = key.is_key(given.as_ref().map(String::as_bytes));
         if is_key && !key.0.is_empty() {
@@ -215,6 +217,15 @@ pub(super) async fn authorize(
         }
         _ => detail(StatusCode::FORBIDDEN, "Invalid API Key"),
     }
+}
+
+/// Browsers can open nothing else of a terminal without a header, so a link with the key is good for nothing else.
+fn is_terminal_connection(request: &Request) -> bool {
+    let path = request.uri().path();
+    request.method() == Method::GET
+        && request.headers().contains_key(UPGRADE)
+        && path.starts_with(TERMINALS)
+        && path.ends_with(CONNECT)
 }
 
 /// Name of the plugin that a path belongs to.
@@ -249,13 +260,20 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     origin.is_some() && origin == host
 }
 
-/// True if a page of another host opens a WebSocket. Programs send no origin.
-pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) && !is_same_origin(headers)
-}
+/// Rejects WebSockets that a page of another host opens, except with the key in the link. Programs send no origin.
+pub(super) struct SameOrigin;
 
-pub(super) fn foreign() -> Response {
-    detail(StatusCode::FORBIDDEN, "the page is of another host")
+impl<S: Send + Sync> FromRequestParts<S> for SameOrigin {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        let headers = &parts.headers;
+        let has_key = parts.extensions.get::<KeyInLink>().is_some();
+        if has_key || !headers.contains_key(ORIGIN) || is_same_origin(headers) {
+            return Ok(Self);
+        }
+        Err(detail(StatusCode::FORBIDDEN, "the page is of another host"))
+    }
 }
 
 /// Removes the key from the query and returns it.

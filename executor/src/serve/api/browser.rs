@@ -12,7 +12,7 @@ use browser::tabs::{Tabs, TargetId};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::access::{foreign, is_foreign, public_root};
+use super::access::{SameOrigin, public_root};
 use super::error::detail;
 use crate::serve::executor::Executor;
 use crate::serve::plugins::browser::Browser;
@@ -94,12 +94,9 @@ async fn page(State(executor): State<Arc<Executor>>) -> Response {
 
 async fn watch(
     State(executor): State<Arc<Executor>>,
-    headers: HeaderMap,
+    _: SameOrigin,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Response> {
-    if is_foreign(&headers) {
-        return Err(foreign());
-    }
     if browser(&executor, Part::View).is_none() {
         return Err(not_offered(Part::View));
     }
@@ -145,24 +142,18 @@ async fn list(
 async fn connect_browser(
     State(executor): State<Arc<Executor>>,
     Path(_): Path<String>,
-    headers: HeaderMap,
+    _: SameOrigin,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Response> {
-    if is_foreign(&headers) {
-        return Err(foreign());
-    }
     connect(executor, None, upgrade).await
 }
 
 async fn connect_page(
     State(executor): State<Arc<Executor>>,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    _: SameOrigin,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Response> {
-    if is_foreign(&headers) {
-        return Err(foreign());
-    }
     connect(executor, Some(TargetId::from(id.as_str())), upgrade).await
 }
 

@@ -3,17 +3,16 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::Value;
 
 use super::not_found;
 use super::viewer::Viewer;
-use crate::serve::api::access::{KeyInLink, foreign, is_foreign};
+use crate::serve::api::access::SameOrigin;
 use crate::serve::api::error::{Query, detail, flag, invalid, issue, last};
 use crate::serve::executor::Executor;
 use crate::serve::output_log::MAX_READERS;
@@ -27,29 +26,21 @@ type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 pub(super) async fn to_terminal(
     State(executor): State<Arc<Executor>>,
     Path(id): Path<String>,
-    link: Option<Extension<KeyInLink>>,
-    headers: HeaderMap,
+    _: SameOrigin,
     query: Query,
     upgrade: Upgrade,
 ) -> Result<Response, Response> {
-    if link.is_none() && is_foreign(&headers) {
-        return Err(foreign());
-    }
     let terminal = executor.terminals.get(&id).ok_or_else(not_found)?;
     Ok(open(&executor, Some(terminal), &query, upgrade))
 }
 
 pub(super) async fn to_agent(
     State(executor): State<Arc<Executor>>,
-    link: Option<Extension<KeyInLink>>,
-    headers: HeaderMap,
+    _: SameOrigin,
     query: Query,
     upgrade: Upgrade,
-) -> Result<Response, Response> {
-    if link.is_none() && is_foreign(&headers) {
-        return Err(foreign());
-    }
-    Ok(open(&executor, None, &query, upgrade))
+) -> Response {
+    open(&executor, None, &query, upgrade)
 }
 
 /// Opens a connection to a terminal, or to the agent's shell.
