@@ -1,5 +1,6 @@
 //! One call of a tool: its client, and what tools do with a sandbox.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -9,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::backend::{Backend, Caller, ToolError};
 use super::progress::{INTERVAL, Progress};
+use crate::keyed_limit::KeyedPermit;
 use crate::runtime_status::{RuntimeStatus, derive};
 use shared::index::Entry;
 
@@ -22,14 +23,13 @@ const ANSWER_GRACE: Duration = Duration::from_mins(3);
 /// Longest wait for a sandbox to become ready.
 const READY_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A call in progress.
-#[derive(Debug)]
+/// A call in progress; cheap to clone, for what goes on when the client has left.
+#[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) backend: Backend,
     pub(super) caller: Caller,
     pub(super) progress: Progress,
-    /// Cancelled when the client has left.
-    pub(super) cancelled: CancellationToken,
+    pub(super) _permit: Arc<KeyedPermit<String>>,
 }
 
 /// A sandbox as the API describes it; fields that tools need.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 /// Interval of notifications while a call is in progress. It also keeps the connection in use.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Progress {
     peer: Peer<RoleServer>,
     /// `None`: the client does not want any.

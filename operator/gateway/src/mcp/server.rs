@@ -1,6 +1,7 @@
 //! The MCP server: its description, its list of tools, and the frame around each call.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::request::Parts;
 use rmcp::model::{
@@ -42,17 +43,19 @@ impl McpServer {
         Self { backend }
     }
 
-    fn call(&self, context: &RequestContext<RoleServer>) -> Result<Call, ErrorData> {
+    /// `None` if the API key has too many calls in progress.
+    fn call(&self, context: &RequestContext<RoleServer>) -> Result<Option<Call>, ErrorData> {
         let parts = context.extensions.get::<Parts>();
         let caller = parts.and_then(|parts| parts.extensions.get::<Caller>());
         let caller = caller.ok_or_else(|| ErrorData::internal_error("no caller", None))?;
         let token = context.meta.get_progress_token();
-        Ok(Call {
+        let permit = self.backend.calls.acquire(caller.tenant(), MAX_CALLS);
+        Ok(permit.map(|permit| Call {
             backend: self.backend.clone(),
             caller: caller.clone(),
             progress: Progress::new(context.peer.clone(), token),
-            cancelled: context.ct.clone(),
-        })
+            _permit: Arc::new(permit),
+        }))
     }
 }
 
@@ -85,18 +88,15 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let call = self.call(&context)?;
-        let tenant = call.caller.tenant();
-        let Some(_permit) = self.backend.calls.acquire(tenant, MAX_CALLS) else {
+        let Some(call) = self.call(&context)? else {
             let text = format!("the API key has {MAX_CALLS} calls in progress; try again");
             return Ok(failed(&ToolError(text)).into());
         };
         let arguments = request.arguments.unwrap_or_default();
         let name = &*request.name;
-        let cancelled = call.cancelled.clone();
         let result = tokio::select! {
             result = tools::call(&call, name, arguments) => result,
-            () = cancelled.cancelled() => {
+            () = context.ct.cancelled() => {
                 return Err(ErrorData::new(ErrorCode::INVALID_REQUEST, "cancelled", None));
             }
         };

@@ -3,8 +3,11 @@
 use crds::sandbox::{DesiredState, PodStatus};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use testing::FakeApi;
 
-use crate::support::gateway_fixture::{GatewayFixture, KEY, OTHER_KEY, failed, ready};
+use crate::support::gateway_fixture::{
+    GatewayFixture, KEY, OTHER_KEY, config, failed, ready, recorded_tenants,
+};
 use crate::support::mcp_client::{message, outcome, post, tool_request};
 use crate::support::socket_fixture::{RawConnection, SocketFixture};
 
@@ -255,23 +258,64 @@ async fn run_takes_little_from_a_server_that_answers_at_once_and_never_ends() {
 }
 
 #[tokio::test]
-async fn cancelled_run_interrupts_the_command() {
+async fn cancelled_run_interrupts_its_command_and_no_other() {
     let fixture = SocketFixture::new().await;
     let key = session_key(&fixture.base).await;
-    let gateway = fixture.base.gateway.clone();
+    for (suffix, next) in [
+        ("", json!({"command": "C-c", "is_input": true})),
+        // Another client's command was running.
+        (
+            "[Your command is NOT executed.]",
+            json!({"path": "/after", "start": 0, "end": -1}),
+        ),
+    ] {
+        let gateway = fixture.base.gateway.clone();
+        let arguments = json!({"sandbox": "s1", "command": "sleep 600"});
+        let request = tool_request(KEY, "run", &arguments);
+        let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 4711));
+        let call = tokio::spawn(async move { gateway.respond(request, peer).await });
+        let mut first = fixture.sandbox().await;
+        let asked = action(&mut first, &key).await;
+        assert_eq!(asked["args"]["command"], "sleep 600");
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        let extras = json!({"metadata": {"exit_code": -1, "suffix": suffix}});
+        first.send(&observation("run", "", &extras)).await;
+        drop(first);
+        let after = async {
+            if !suffix.is_empty() {
+                let arguments = json!({"sandbox": "s1", "path": "/after"});
+                fixture.base.tool("read", &arguments).await;
+            }
+        };
+        let serve = async {
+            let mut second = fixture.sandbox().await;
+            let asked = action(&mut second, &key).await;
+            assert_eq!(asked["args"], next, "{suffix}");
+            second
+                .send(&observation("read", "", &json!({"metadata": {}})))
+                .await;
+        };
+        tokio::join!(after, serve);
+    }
+}
+
+#[tokio::test]
+async fn run_ends_when_the_key_is_revoked() {
+    let tenants = recorded_tenants(&json!({}));
+    let base = GatewayFixture::synced(&FakeApi::default(), config(), tenants.clone());
+    let fixture = SocketFixture::over(base).await;
     let arguments = json!({"sandbox": "s1", "command": "sleep 600"});
-    let request = tool_request(KEY, "run", &arguments);
-    let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 4711));
-    let call = tokio::spawn(async move { gateway.respond(request, peer).await });
-    let mut first = fixture.sandbox().await;
-    assert_eq!(
-        action(&mut first, &key).await["args"]["command"],
-        "sleep 600"
-    );
-    call.abort();
-    let mut second = fixture.sandbox().await;
-    let asked = action(&mut second, &key).await;
-    assert_eq!(asked["args"], json!({"command": "C-c", "is_input": true}));
+    let run = fixture.base.tool("run", &arguments);
+    let serve = async {
+        let mut sandbox = fixture.sandbox().await;
+        sandbox.message().await;
+        tenants.clear();
+        let extras = json!({"metadata": {"exit_code": -1}});
+        sandbox.send(&observation("run", "", &extras)).await;
+    };
+    let ((is_error, text), ()) = tokio::join!(run, serve);
+    assert!(is_error && text.contains("HTTP status 401"), "{text}");
 }
 
 #[tokio::test]

@@ -55,6 +55,11 @@ pub(crate) fn tenants() -> Tenants {
 
 /// A gateway with tenants of the two keys; `fields` extend the record of the first.
 pub(crate) fn limited(fields: &Value) -> GatewayFixture {
+    GatewayFixture::synced(&FakeApi::default(), config(), recorded_tenants(fields))
+}
+
+/// The same tenants, whose keys can be revoked.
+pub(crate) fn recorded_tenants(fields: &Value) -> Tenants {
     let hash = |key: &str| {
         let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
         data_encoding::HEXLOWER.encode(hash.as_ref())
@@ -66,7 +71,7 @@ pub(crate) fn limited(fields: &Value) -> GatewayFixture {
     let tenants = Tenants::pending();
     let records = json!([first, second]).to_string();
     tenants.replace(records.as_bytes()).unwrap();
-    GatewayFixture::synced(&FakeApi::default(), config(), tenants)
+    tenants
 }
 
 impl GatewayFixture {

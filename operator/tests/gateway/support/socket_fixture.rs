@@ -44,7 +44,11 @@ impl SocketFixture {
 
     /// The same with this configuration.
     pub(crate) async fn with(config: GatewayConfig) -> Self {
-        let base = GatewayFixture::beside(&FakeApi::default(), config);
+        Self::over(GatewayFixture::beside(&FakeApi::default(), config)).await
+    }
+
+    /// The same on this gateway.
+    pub(crate) async fn over(base: GatewayFixture) -> Self {
         let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = upstream.local_addr().unwrap().port();
         let id = base.add(port, &ready("127.0.0.1"));

@@ -1,17 +1,16 @@
 //! `run`: a command in the shell of a sandbox.
 //!
-//! A long command is waited for in slices: so a cancelled call can interrupt it after at most one
-//! slice, since the shell takes one action at a time.
+//! A long command is waited for in slices: so a call whose client leaves can interrupt it after at
+//! most one slice, since the shell takes one action at a time.
 
 use std::time::Duration;
 
 use rmcp::model::{JsonObject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::{Effect, arguments, describe};
 use crate::mcp::backend::ToolError;
@@ -27,8 +26,6 @@ const MAX_SECONDS: u64 = 3600;
 const SLICE: Duration = Duration::from_secs(10);
 /// Least time between two actions of a call. A server other than the executor may answer at once.
 const ACTION_INTERVAL: Duration = Duration::from_secs(1);
-/// Time for the present slice, and for the program to react.
-const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Part of the answer to a command while another one runs (`docs/specs/executor.md`, section 4.5, T3).
 const NOT_EXECUTED: &str = "is NOT executed";
 
@@ -67,48 +64,55 @@ pub(super) async fn call(call: &Call, given: JsonObject) -> ToolResult {
     let given: Arguments = arguments(given)?;
     check_length("command", &given.command, MAX_COMMAND_BYTES)?;
     let limit = seconds(given.timeout, DEFAULT_SECONDS, MAX_SECONDS)?;
-    let sandbox = call.find(&given.sandbox).await?;
-    let command = || {
-        format!(
-            "running: {}",
-            given.command.chars().take(80).collect::<String>()
-        )
-    };
-    let work = run(call, &sandbox, &given, limit);
-    let (output, metadata) = call.progress.during(command, work).await?;
+    let beginning: String = given.command.chars().take(80).collect();
+    let command = || format!("running: {beginning}");
+    // Goes on when the client has left, since only the answer of the shell tells what there is to interrupt.
+    let left = CancellationToken::new();
+    let _guard = left.clone().drop_guard();
+    let work = tokio::spawn(run(call.clone(), given, limit, left));
+    let done = call.progress.during(command, work).await;
+    let (output, metadata) = done.map_err(|_| ToolError("the call broke off".into()))??;
     describe_end(output, &metadata, limit)
 }
 
 async fn run(
-    call: &Call,
-    sandbox: &Runtime,
-    given: &Arguments,
+    call: Call,
+    given: Arguments,
     limit: Duration,
+    left: CancellationToken,
 ) -> Result<(BoundedText, CommandMetadata), ToolError> {
     let deadline = Instant::now() + limit;
-    let act = async |command: &str| {
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Whole seconds, because that is what a model is told.
-        let slice = left.min(SLICE).max(Duration::from_secs(1));
-        let args = json!({"command": command, "is_input": given.input, "blocking": !given.input});
-        let observation = call.act(sandbox, "run", &args, slice).await?;
-        content(observation)
-    };
-    let ended = interrupt_on_cancellation(call, sandbox);
     let mut output = BoundedText::default();
-    let mut next = Instant::now() + ACTION_INTERVAL;
-    let (first, mut metadata) = parts(act(&given.command).await?);
-    output.push(&first);
-    while is_running(&metadata) && !given.input && Instant::now() < deadline {
-        sleep_until(next).await;
-        next = Instant::now() + ACTION_INTERVAL;
-        let (more, after) = parts(act("").await?);
-        output.push(&more);
-        metadata = after;
+    let mut command = &*given.command;
+    loop {
+        // Each time, because the key may be revoked or the sandbox stopped meanwhile.
+        let sandbox = call.find(&given.sandbox).await?;
+        let next = Instant::now() + ACTION_INTERVAL;
+        let rest = deadline.saturating_duration_since(Instant::now());
+        // Whole seconds, because that is what a model is told.
+        let slice = rest.min(SLICE).max(Duration::from_secs(1));
+        let args = json!({"command": command, "is_input": given.input, "blocking": !given.input});
+        let observation = call.act(&sandbox, "run", &args, slice).await?;
+        let (text, metadata) = parts(content(observation)?);
+        output.push(&text);
+        if given.input || !is_running(&metadata) || Instant::now() >= deadline {
+            return Ok((output, metadata));
+        }
+        let waited = left.run_until_cancelled(sleep_until(next)).await;
+        if waited.is_none() || left.is_cancelled() {
+            interrupt(&call, &sandbox).await;
+            return Ok((output, metadata));
+        }
+        command = "";
     }
-    // The task has ended if the client has left meanwhile.
-    let _ = ended.send(());
-    Ok((output, metadata))
+}
+
+/// Interrupts the command of a call whose client has left.
+async fn interrupt(call: &Call, sandbox: &Runtime) {
+    let args = json!({"command": "C-c", "is_input": true});
+    if let Err(error) = call.act(sandbox, "run", &args, SLICE).await {
+        tracing::debug!(%error, "cannot interrupt a cancelled command");
+    }
 }
 
 fn is_running(metadata: &CommandMetadata) -> bool {
@@ -152,27 +156,4 @@ fn describe_end(
     });
     output.push(&end);
     structured_parts(&output, &value)
-}
-
-/// Interrupts the command of a call whose client leaves before the returned sender is used. The shell
-/// takes the key after the present slice.
-fn interrupt_on_cancellation(call: &Call, sandbox: &Runtime) -> oneshot::Sender<()> {
-    let (ended, left) = oneshot::channel();
-    let (backend, caller) = (call.backend.clone(), call.caller.clone());
-    let target = (sandbox.id.clone(), sandbox.session_api_key.clone());
-    let cancelled = call.cancelled.clone();
-    tokio::spawn(async move {
-        if left.await.is_ok() || !cancelled.is_cancelled() {
-            return;
-        }
-        let args = json!({"command": "C-c", "is_input": true});
-        let action = json!({"action": "run", "args": args, "timeout": SLICE.as_secs()});
-        let body = json!({"action": action});
-        let target = (&*target.0, &*target.1);
-        let sent = backend.sandbox(&caller, target, "/execute_action", &body, INTERRUPT_TIMEOUT);
-        if let Err(error) = sent.await.map(|_: IgnoredAny| ()) {
-            tracing::debug!(%error, "cannot interrupt a cancelled command");
-        }
-    });
-    ended
 }
