@@ -24,7 +24,7 @@ fn type_line(master: &mut File, line: &str, expected: &str) {
     }
 }
 
-fn run_shell(folder: &Path) {
+fn run_shell(folder: &Path, shell: &[&str]) {
     reserve_pids(1000).unwrap();
     let master: OwnedFd =
         openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -33,7 +33,8 @@ fn run_shell(folder: &Path) {
     let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let open = || File::options().read(true).write(true).open(&name).unwrap();
     let mut shell = Command::new("setsid")
-        .args(["--ctty", "bash", "--norc", "--noprofile", "-i"])
+        .arg("--ctty")
+        .args(shell)
         .stdin(open())
         .stdout(open())
         .stderr(open())
@@ -42,7 +43,7 @@ fn run_shell(folder: &Path) {
     let mut master = File::from(master);
     type_line(
         &mut master,
-        "mine=41; cd /usr; sleep 1000 & echo be''gun",
+        "mine=41; cd /usr; sleep 1000 & exec 5</dev/tty 6</dev/tty; echo be''gun",
         "begun",
     );
     let (root, archive) = (shell.id().cast_signed(), folder.join("archive"));
@@ -62,11 +63,20 @@ fn run_shell(folder: &Path) {
     type_line(&mut master, "kill %1; wait; echo en''ded; exit", "ended");
 }
 
+fn run_bash(folder: &Path) {
+    run_shell(folder, &["bash", "--norc", "--noprofile", "-i"]);
+}
+
+/// It keeps `/dev/tty` open by itself.
+fn run_dash(folder: &Path) {
+    run_shell(folder, &["dash", "-i"]);
+}
+
 #[test]
-fn shell_goes_on_with_new_master_of_its_terminal() {
+fn shells_go_on_with_new_masters_of_their_terminals() {
     run_phases(
-        "terminal::shell_goes_on_with_new_master_of_its_terminal",
+        "terminal::shells_go_on_with_new_masters_of_their_terminals",
         Privileges::UserNamespace,
-        &[("both", run_shell)],
+        &[("bash", run_bash), ("dash", run_dash)],
     );
 }
