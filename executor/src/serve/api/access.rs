@@ -28,7 +28,7 @@ const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
 pub(super) const PLUGINS: &str = "/plugins/";
 /// Paths of terminals begin with it.
 const TERMINALS: &str = "/terminals/";
-/// Paths of WebSockets to terminals end with it.
+/// Paths of connections to terminals end with it.
 const CONNECT: &str = "/connect";
 /// Parameter of a link that opens a plugin or a terminal in a browser.
 const PARAMETER: &str = "session_api_key";
@@ -260,7 +260,8 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     origin.is_some() && origin == host
 }
 
-/// Rejects WebSockets that a page of another host opens, except with the key in the link. Programs send no origin.
+/// Rejects connections that a page of another host opens, except with the key in the link. Programs
+/// send no origin.
 pub(super) struct SameOrigin;
 
 impl<S: Send + Sync> FromRequestParts<S> for SameOrigin {
