@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use browser::cdp::{Connection, Event, EventSink, Session, SessionId, attach_pipe};
 use browser::chromium::{self, LaunchOptions};
 use parking_lot::Mutex;
@@ -215,6 +217,13 @@ impl Page {
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
         });
         self.call("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// Picture of the window as PNG.
+    pub async fn screenshot(&self) -> Vec<u8> {
+        let answer = self.call("Page.captureScreenshot", json!({})).await;
+        let picture = answer["data"].as_str().unwrap_or_default();
+        BASE64_STANDARD.decode(picture).expect("a picture")
     }
 
     /// Asserts that every request so far went to one of these origins, and that no policy was violated

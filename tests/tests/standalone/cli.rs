@@ -1,6 +1,7 @@
 //! The command `sandbox` as a process of its own, with the environment of `. .state/env`.
 
 mod copies;
+mod first_minutes;
 mod states;
 mod terminals;
 

@@ -1,6 +1,7 @@
 //! The console in a real browser: a person logs in, sees sandboxes, and works in one. Nothing that comes
 //! out of a sandbox becomes part of the page.
 
+mod first_minutes;
 mod list;
 
 use axum::Router;
