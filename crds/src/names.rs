@@ -37,6 +37,10 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// time ends, and none begins before it.
 pub const WAKE_ANNOTATION: &str = "openhands.dev/wake-at";
 
+/// Annotation of a Sandbox with the `traceparent` of the request that created it, if that trace is
+/// sampled: the span of its start belongs to that trace.
+pub const TRACE_ANNOTATION: &str = "openhands.dev/traceparent";
+
 /// Name of the container that the user's image runs in.
 pub const CONTAINER: &str = "sandbox";
 

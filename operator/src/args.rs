@@ -9,6 +9,7 @@ mod keys;
 mod logs;
 mod purge;
 mod token;
+mod traces;
 mod urls;
 
 use clap::{Parser, Subcommand};

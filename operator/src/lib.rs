@@ -8,5 +8,5 @@ pub use controller;
 pub use gateway;
 pub use shared::{
     admin_server, clock, diagnostics, image_builds, image_reference, index, keys, kubernetes,
-    logging, metrics, quantity, runtime_class, tenants, traffic, urls,
+    logging, metrics, quantity, runtime_class, tenants, traces, traffic, urls,
 };

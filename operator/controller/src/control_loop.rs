@@ -1,6 +1,7 @@
 //! Wires the controller together: watches, leader election, work queue, and the order of shutdown.
 
 mod clock_jump;
+mod spans;
 mod worker;
 
 use std::sync::Arc;

@@ -44,6 +44,7 @@ pub(crate) fn entry(spec: SandboxSpec) -> Entry {
         has_sealed_env: false,
         deleting: false,
         wake_at: None,
+        trace: None,
         runtime_id: "abcdefghijklmnop".into(),
         spec: Arc::new(spec),
         status: SandboxStatus::default(),

@@ -1,9 +1,10 @@
-//! The access log: one counter, one duration and one log line per request.
+//! The access log: one counter, one duration, one log line and one span per request.
 //!
 //! Lines contain no query, header or body, because tokens and keys are there. Successful requests
 //! to sandboxes are logged at `debug`, since they are frequent; everything else at `info`.
 //! `RUST_LOG=info,access=debug` shows all, `RUST_LOG=info,access=off` none.
 
+mod request_span;
 mod trace_context;
 
 use std::net::IpAddr;
@@ -15,12 +16,12 @@ use axum::body::Body;
 use http::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
 
-use super::api::OutcomeTag;
+use super::api::{OutcomeTag, RouteTag};
 use super::observed::{BodyObserver, ObservedBody, PolledFrame};
 use super::proxy::Target;
 use shared::metrics::{GatewayMetrics, GaugeGuard};
 
-pub(super) use trace_context::trace_id;
+pub(super) use trace_context::{RequestTrace, read_parent};
 
 const MAX_LOGGED_PATH_CHARS: usize = 256;
 
@@ -35,7 +36,7 @@ pub(super) struct RequestRecord {
     method: Method,
     path: String,
     client: IpAddr,
-    trace: String,
+    trace: RequestTrace,
     start: Instant,
     status: Option<StatusCode>,
     /// Outcome if the client stays to the end.
@@ -53,7 +54,7 @@ impl RequestRecord {
         request: &Request<Body>,
         target: Option<&Target>,
         client: IpAddr,
-        trace: String,
+        trace: RequestTrace,
     ) -> Self {
         let (target, sandbox) = match target {
             None => ("none", None),
@@ -85,6 +86,10 @@ impl RequestRecord {
     pub(super) fn on_response(mut self, mut response: Response<Body>) -> Response<Body> {
         let status = response.status();
         let tag = response.extensions_mut().remove::<OutcomeTag>();
+        let route = response.extensions_mut().remove::<RouteTag>();
+        if let (Some(span), Some(RouteTag(endpoint))) = (&mut self.trace.span, route) {
+            request_span::set_endpoint(span, &self.method, &endpoint);
+        }
         self.status = Some(status);
         self.outcome = tag.map_or_else(|| outcome_of(status), |OutcomeTag(outcome)| outcome);
         self.metrics
@@ -119,7 +124,7 @@ impl RequestRecord {
                     bytes = self.bytes,
                     milliseconds,
                     peer = %self.client,
-                    trace_id = self.trace,
+                    trace_id = self.trace.id,
                     "request",
                 )
             };
@@ -148,6 +153,9 @@ impl Drop for RequestRecord {
             (false, _) => "client-left",
         };
         self.metrics.record_end(self.target, outcome);
+        if let Some(span) = &mut self.trace.span {
+            request_span::finish(span, self.status, outcome);
+        }
         self.log(outcome, self.start.elapsed());
     }
 }

@@ -18,6 +18,7 @@ mod image;
 mod info;
 mod openapi;
 mod rate_limit;
+mod route_tag;
 mod sandbox_snapshots;
 mod session;
 mod start;
@@ -48,6 +49,7 @@ use shared::image_builds::ImageBuilds;
 use shared::tenants::TenantError;
 
 pub(super) use error::{ApiError, OutcomeTag, error_response};
+pub(super) use route_tag::RouteTag;
 
 /// Largest body of a request: an environment of 1 MiB fits after JSON escaping.
 pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
@@ -153,7 +155,8 @@ pub(super) fn router(api: Api) -> Router {
     let endpoints = endpoints(api.config().image_builds());
     let document = openapi::Document::of(&endpoints);
     let routes = endpoints.into_iter();
-    routes
+    let is_traced = api.config().vitals.traces.get().is_some();
+    let router = routes
         .fold(Router::new(), |router, endpoint| endpoint.mount(router))
         .fallback(|| async { ApiError::UnknownPath })
         .method_not_allowed_fallback(|| async { ApiError::WrongMethod })
@@ -161,7 +164,11 @@ pub(super) fn router(api: Api) -> Router {
         .layer(axum::middleware::from_fn(rate_limit::add_headers))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(document))
-        .with_state(Arc::new(api))
+        .with_state(Arc::new(api));
+    if is_traced {
+        return router.layer(axum::middleware::from_fn(route_tag::add_route));
+    }
+    router
 }
 
 /// Removes slashes around a path: a base URL that ends in a slash gives `//start`. The end of a

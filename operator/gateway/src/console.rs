@@ -20,7 +20,7 @@ use ring::digest::{SHA256, digest};
 
 use crate::api::ApiError;
 
-const PATH: &str = "/console";
+pub(crate) const PATH: &str = "/console";
 const INDEX: &str = "index.html";
 /// Names and contents of the files.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));

@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use tracing::{Instrument as _, Span};
 
 use super::Gateway;
-use super::access_log::{RequestRecord, trace_id};
+use super::access_log::{RequestRecord, RequestTrace};
 use super::api::ApiError;
 use super::client_address::{ClientAddress, ClientConnection, X_FORWARDED_FOR};
 use super::mcp;
@@ -22,7 +22,7 @@ use shared::admin_server;
 
 /// The metrics are also on this port (`docs/specs/runtime-api.md`, section 1.12), for scrapers in the
 /// cluster. An Ingress cannot leave out a path, but it adds a header to what it forwards.
-const METRICS: &str = "/metrics";
+pub(super) const METRICS: &str = "/metrics";
 
 impl Gateway {
     /// Answers one request of a client. Errors become responses.
@@ -34,10 +34,11 @@ impl Gateway {
         let ClientConnection { peer, local } = connection.into();
         let trusted = &self.0.config.trusted_proxies;
         let client = ClientAddress::of(peer, request.headers(), trusted);
-        let trace = trace_id(request.headers_mut());
         let target = self.0.proxy.target(&request, local);
         let known = target.as_ref().ok();
-        let span = span(known, &trace);
+        let traces = self.0.config.vitals.traces.get();
+        let trace = RequestTrace::begin(traces, &mut request, known);
+        let span = span(known, &trace.id);
         let record = RequestRecord::begin(&self.0.metrics, &request, known, client.ip, trace);
         let answer = async {
             match target {

@@ -18,5 +18,6 @@ pub mod resources;
 pub mod runtime_class;
 pub mod tenants;
 pub mod token_bucket;
+pub mod traces;
 pub mod traffic;
 pub mod urls;

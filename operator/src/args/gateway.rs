@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admin_server::{self, AdminArgs};
+use super::traces;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use gateway::{self, Certificate, Gateway, GatewayConfig, RegistryArgs};
@@ -49,6 +50,7 @@ impl GatewayRoleArgs {
         let certificate = certificate.transpose()?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Diagnostics::default());
+        traces::open(&vitals, "sandbox-gateway")?;
         // Not ready before the listener exists.
         vitals.health.set_unmet(STARTUP_CHECK, "starting".into());
         let port = self.admin.open(&vitals).await?;
@@ -97,11 +99,12 @@ impl GatewayRoleArgs {
         );
         set_traffic_endpoint(&vitals, &gateway, &keys)?;
         register_readiness_checks(&vitals, &tenants, &index);
-        tasks.spawn(fail_readiness_on_shutdown(shutdown.clone(), vitals));
+        tasks.spawn(fail_readiness_on_shutdown(shutdown.clone(), vitals.clone()));
         gateway::run(gateway, listener, shutdown).await;
         served.cancel();
         tasks.close();
         tasks.wait().await;
+        traces::close(&vitals).await;
         port.close().await;
         Ok(())
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::spans;
 use crate::context::Context;
 use crate::reconcile::observe::restore_quota;
 use crate::reconcile::{ReconcileError, reconcile};
@@ -19,6 +20,7 @@ use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Index, Key};
 use shared::kubernetes::health::WATCH_STUCK_TIMEOUT;
 use shared::kubernetes::work_queue::{MAX_BACKOFF, MAX_OUTAGE_BACKOFF, WorkQueue};
+use shared::traces::Span;
 
 /// Maximum of concurrent reconciles.
 const MAX_CONCURRENT_RECONCILES: usize = 32;
@@ -129,6 +131,7 @@ impl Worker {
             began: Instant::now(),
             failure: Some(("unfinished", MAX_BACKOFF)),
             next: None,
+            span: spans::start_reconcile(&self.context, &key),
         };
         self.context.metrics.in_progress.inc();
         let result = timeout(RECONCILE_TIMEOUT, reconcile(&self.context, &key)).await;
@@ -193,6 +196,7 @@ impl Worker {
         };
         if let Some((kind, latency)) = memory.observe_start(before, after, due) {
             metrics.started(if after.status.warm { "claimed" } else { kind }, latency);
+            spans::record_start(&self.context, after, kind, latency);
         }
         let (old, new) = (&before.status, &after.status);
         match new.reason.filter(|reason| old.reason != Some(*reason)) {
@@ -230,6 +234,8 @@ struct ReconcileGuard<'a> {
     failure: Option<(&'static str, Duration)>,
     /// The time of the next reconcile at the latest.
     next: Option<Instant>,
+    /// Span of the reconcile, if it is recorded.
+    span: Option<Span>,
 }
 
 impl Drop for ReconcileGuard<'_> {
@@ -237,6 +243,11 @@ impl Drop for ReconcileGuard<'_> {
         let Worker { queue, context } = self.worker;
         let metrics = &context.metrics;
         metrics.in_progress.dec();
+        if let Some(span) = &mut self.span {
+            let after = context.index.get(self.key);
+            let failure = self.failure.map(|(category, _)| category);
+            spans::finish_reconcile(span, self.before, after.as_deref(), failure);
+        }
         if let Some((category, longest)) = self.failure {
             metrics.record_failure(category, self.began.elapsed());
             queue.requeue_with_backoff(self.key, longest);
@@ -339,6 +350,7 @@ mod tests {
                 began: Instant::now(),
                 failure: Some(("spec", MAX_BACKOFF)),
                 next: None,
+                span: None,
             });
             assert_eq!(queue.depth(), due, "generation {generation}");
         }

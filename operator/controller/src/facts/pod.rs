@@ -24,6 +24,8 @@ pub struct PodFacts {
     pub name: String,
     pub uid: String,
     pub created_at: Option<Timestamp>,
+    /// Time at which the scheduler chose the node.
+    pub scheduled_at: Option<Timestamp>,
     /// Time at which a sandbox claimed the Pod, which was warm.
     pub claimed_at: Option<Timestamp>,
     pub phase: PodPhase,
@@ -147,6 +149,10 @@ impl PodFacts {
             name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.clone()?,
             created_at: pod.metadata.creation_timestamp.as_ref().map(|t| t.0),
+            scheduled_at: pod
+                .condition("PodScheduled")
+                .filter(|c| c.status == "True")
+                .and_then(|c| c.last_transition_time.as_ref().map(|t| t.0)),
             claimed_at: pod
                 .annotation(CLAIMED_ANNOTATION)
                 .and_then(|at| at.parse().ok()),

@@ -229,6 +229,7 @@ fn stand_in(key: Key, spec: SandboxSpec) -> Entry {
         created_at: None,
         deleting: false,
         wake_at: None,
+        trace: None,
         runtime_id: String::new(),
         spec: Arc::new(spec),
         has_sealed_env: false,

@@ -1,51 +1,75 @@
 //! The trace of a request (W3C Trace Context, level 1): the client's, passed on unchanged, or a new
-//! one. Its id is in log lines, so that those of all components can be correlated.
+//! one. Its id is in log lines, so that those of all components can be correlated. If the gateway
+//! records a span, the request goes on with that span as its parent.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use axum::body::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use shared::traces::{Span, TraceParent, Traces};
+
+use super::request_span;
+use crate::proxy::Target;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Reads the id of the client's trace, or starts one and adds it to the headers.
-pub(crate) fn trace_id(headers: &mut HeaderMap) -> String {
+/// Trace of a request.
+#[derive(Debug)]
+pub(crate) struct RequestTrace {
+    /// 32 hexadecimal digits.
+    pub(crate) id: String,
+    /// Span of the request, if it is recorded.
+    pub(super) span: Option<Span>,
+}
+
+impl RequestTrace {
+    /// Reads the client's trace or starts one, and starts a span if this process records spans.
+    pub(crate) fn begin(
+        traces: Option<&Traces>,
+        request: &mut Request<Body>,
+        target: Option<&Target>,
+    ) -> Self {
+        let parent = read_parent(request.headers());
+        let span = traces.and_then(|traces| request_span::start(traces, request, target, parent));
+        let headers = request.headers_mut();
+        if parent.is_none() {
+            headers.remove(TRACEPARENT);
+            // It belongs to the invalid `traceparent`.
+            headers.remove(TRACESTATE);
+        }
+        let id = match (&span, parent) {
+            (Some(span), _) => insert(headers, &span.as_parent()),
+            (None, Some(parent)) => parent.trace_id(),
+            (None, None) => start(headers),
+        };
+        Self { id, span }
+    }
+}
+
+/// Reads the one valid `traceparent`: the client's, or after [`RequestTrace::begin`] that of the
+/// request in the gateway.
+pub(crate) fn read_parent(headers: &HeaderMap) -> Option<TraceParent> {
     let mut lines = headers.get_all(TRACEPARENT).iter();
     let (first, second) = (lines.next(), lines.next());
     let text = first.filter(|_| second.is_none());
-    if let Some(id) = text.and_then(|text| valid_id(text.to_str().ok()?)) {
-        return id.to_owned();
-    }
-    headers.remove(TRACEPARENT);
-    // It belongs to the invalid `traceparent`.
-    headers.remove(TRACESTATE);
-    start(headers)
+    TraceParent::parse(text?.to_str().ok()?)
 }
 
-/// Ids must be unique, not secret, so a fast generator is enough.
+/// Replaces the header and returns the id of the trace.
+fn insert(headers: &mut HeaderMap, parent: &TraceParent) -> String {
+    if let Ok(line) = HeaderValue::try_from(parent.to_string()) {
+        headers.insert(TRACEPARENT, line);
+    }
+    parent.trace_id()
+}
+
+/// Starts a trace that is not sampled. Ids must be unique, not secret, so a fast generator is enough.
 fn start(headers: &mut HeaderMap) -> String {
     let id = format!("{:032x}", fastrand::u128(1..));
-    // The trace is not sampled.
     let line = format!("00-{id}-{:016x}-00", fastrand::u64(1..));
     if let Ok(line) = HeaderValue::try_from(line) {
         headers.insert(TRACEPARENT, line);
     }
     id
-}
-
-/// The id in a valid `traceparent`. Later versions may have more parts.
-fn valid_id(text: &str) -> Option<&str> {
-    let mut parts = text.splitn(5, '-');
-    let (version, id) = (parts.next()?, parts.next()?);
-    let (span, flags, more) = (parts.next()?, parts.next()?, parts.next());
-    let is_hex = |text: &str, len| {
-        let digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-        text.len() == len && text.bytes().all(digit)
-    };
-    let is_nonzero_hex = |text: &str, len| is_hex(text, len) && text.bytes().any(|b| b != b'0');
-    let valid_version =
-        is_hex(version, 2) && version != "ff" && (version != "00" || more.is_none());
-    let valid =
-        valid_version && is_nonzero_hex(id, 32) && is_nonzero_hex(span, 16) && is_hex(flags, 2);
-    valid.then_some(id)
 }
 
 #[cfg(test)]
@@ -55,13 +79,14 @@ mod tests {
     const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SPAN: &str = "00f067aa0ba902b7";
 
-    fn headers(lines: &[&str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn request(lines: &[&str]) -> Request<Body> {
+        let mut request = Request::new(Body::empty());
+        let headers = request.headers_mut();
         for line in lines {
             headers.append(TRACEPARENT, line.parse().unwrap());
         }
         headers.insert(TRACESTATE, HeaderValue::from_static("a=1"));
-        headers
+        request
     }
 
     #[test]
@@ -70,35 +95,28 @@ mod tests {
             format!("00-{ID}-{SPAN}-01"),
             format!("cc-{ID}-{SPAN}-01-what-will-be"),
         ] {
-            let mut headers = headers(&[&line]);
-            let before = headers.clone();
-            assert_eq!(trace_id(&mut headers), ID);
-            assert_eq!(headers, before);
+            let mut request = request(&[&line]);
+            let before = request.headers().clone();
+            assert_eq!(RequestTrace::begin(None, &mut request, None).id, ID);
+            assert_eq!(*request.headers(), before);
         }
     }
 
     #[test]
     fn replaces_invalid_trace() {
         let good = format!("00-{ID}-{SPAN}-01");
-        let zero = format!("00-{}-{SPAN}-01", "0".repeat(32));
-        for lines in [
-            &[][..],
-            &[&*good, &*good],
-            &["00-1-2-3"],
-            &[&*zero],
-            &[&*good.to_uppercase()],
-            &[&*format!("{good}-more")],
-            &[&*format!("ff-{ID}-{SPAN}-01")],
-            &[&*format!("00-{ID}-{}-01", "0".repeat(16))],
-        ] {
-            let mut headers = headers(lines);
-            let id = trace_id(&mut headers);
+        for lines in [&[][..], &[&*good, &*good], &["00-1-2-3"]] {
+            let mut request = request(lines);
+            let id = RequestTrace::begin(None, &mut request, None).id;
             assert_ne!(id, ID, "{lines:?}");
-            let line = headers[TRACEPARENT].to_str().unwrap().to_owned();
-            assert_eq!(valid_id(&line), Some(&*id));
-            assert!(!headers.contains_key(TRACESTATE));
-            let mut again = HeaderMap::new();
-            assert_ne!(trace_id(&mut again), id);
+            let parent = read_parent(request.headers()).unwrap();
+            assert_eq!(
+                (parent.trace_id(), parent.is_sampled()),
+                (id.clone(), false)
+            );
+            assert!(!request.headers().contains_key(TRACESTATE));
+            let mut again = Request::new(Body::empty());
+            assert_ne!(RequestTrace::begin(None, &mut again, None).id, id);
         }
     }
 }

@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::{Api, ApiError, rate_limit};
+use crate::access_log::read_parent;
 use shared::tenants::{ApiKey, Tenant};
+use shared::traces::TraceParent;
 
 /// Time for the wait for the rate limit and for all calls to the cluster, so that a client has its
 /// response within ten seconds (`docs/specs/runtime-api.md`, section 0.4, rule 3). A repeated call
@@ -25,6 +27,8 @@ pub(super) struct RateLimitedCaller {
     /// Tells keys of one tenant apart in the audit log.
     pub(super) key_id: String,
     pub(super) address: IpAddr,
+    /// Trace of the call, as parent of the span of a start.
+    pub(super) trace: Option<TraceParent>,
     waited: Duration,
 }
 
@@ -53,6 +57,7 @@ impl FromRequestParts<Arc<Api>> for RateLimitedCaller {
             tenant,
             key_id: id,
             address: client_address(parts),
+            trace: read_parent(&parts.headers),
             waited,
         })
     }

@@ -10,6 +10,7 @@ mod image;
 pub(super) mod request;
 mod runtime_class;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::routing::post;
 use crds::conditions::Reason;
+use crds::names;
 use crds::sandbox::DesiredState;
 use http::StatusCode;
 use tokio::time::{Instant, timeout_at};
@@ -29,7 +31,7 @@ use super::{Api, ApiError, Shared, audit};
 use crate::runtime_status::{RuntimeStatus, derive, is_stopped};
 use crate::sandboxes::SandboxError;
 use shared::index::Entry;
-use shared::tenants::Tenant;
+use shared::traces::TraceParent;
 
 pub(super) use request::{Start, StartRequest};
 
@@ -83,7 +85,7 @@ impl Api {
         start: &Start,
         deadline: Instant,
     ) -> Result<Arc<Entry>, ApiError> {
-        let obtaining = self.get_or_create(&caller.tenant, start);
+        let obtaining = self.get_or_create(caller, start);
         let obtained = timeout_at(deadline, obtaining).await;
         let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
         let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
@@ -112,8 +114,13 @@ impl Api {
     }
 
     /// Returns the live sandbox of the session: the existing one, resumed if paused, or a new one.
-    async fn get_or_create(&self, owner: &Tenant, start: &Start) -> Result<Arc<Entry>, ApiError> {
+    async fn get_or_create(
+        &self,
+        caller: &RateLimitedCaller,
+        start: &Start,
+    ) -> Result<Arc<Entry>, ApiError> {
         self.sandboxes.synced().await?;
+        let owner = &caller.tenant;
         let tenant = &owner.name;
         let mut epoch = 0;
         let mut newest = self.newest(tenant, &start.session).await;
@@ -129,7 +136,8 @@ impl Api {
             let name = self
                 .sandboxes
                 .session_runtime_id(tenant, &start.session, epoch);
-            let sandbox = self.build(&name, tenant, start, epoch)?;
+            let mut sandbox = self.build(&name, tenant, start, epoch)?;
+            sandbox.metadata.annotations = trace_annotation(caller.trace);
             match self.sandboxes.create(&sandbox).await? {
                 Some(entry) => return Ok(entry),
                 None => newest = self.sandboxes.look_up(&name).await?,
@@ -175,6 +183,14 @@ impl Api {
         let waiting = self.sandboxes.index.wait(&entry.key, START_WAIT, settled);
         waiting.await.unwrap_or(entry)
     }
+}
+
+/// Annotation from which the controller takes the parent of the span of the start. One that is not
+/// sampled would only enlarge the object.
+fn trace_annotation(trace: Option<TraceParent>) -> Option<BTreeMap<String, String>> {
+    let trace = trace.filter(TraceParent::is_sampled)?;
+    let annotation = (names::TRACE_ANNOTATION.to_owned(), trace.to_string());
+    Some(BTreeMap::from([annotation]))
 }
 
 /// Message of a sandbox that its pool refused.

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::keys::Keys;
+use crate::traces::TraceParent;
 use crate::urls::{DEFAULT_PORTS, RUNTIME};
 
 /// Namespace and name of an object.
@@ -43,6 +44,8 @@ pub struct Entry {
     pub deleting: bool,
     /// Value of the wake annotation, see [`names::WAKE_ANNOTATION`].
     pub wake_at: Option<Timestamp>,
+    /// Value of the trace annotation, see [`names::TRACE_ANNOTATION`].
+    pub trace: Option<TraceParent>,
     /// 16 letters that identify the sandbox in URLs and in the API.
     pub runtime_id: String,
     pub spec: Arc<SandboxSpec>,
@@ -77,6 +80,7 @@ impl Entry {
             created_at: sandbox.creation_timestamp().map(|t| t.0),
             deleting: sandbox.metadata.deletion_timestamp.is_some(),
             wake_at: wake_at(sandbox),
+            trace: trace(sandbox),
             runtime_id,
             uid,
             has_sealed_env: sandbox.spec.sealed_env.is_some(),
@@ -212,6 +216,12 @@ impl Entry {
 fn wake_at(sandbox: &Sandbox) -> Option<Timestamp> {
     let annotation = sandbox.annotations().get(names::WAKE_ANNOTATION);
     annotation?.parse().ok()
+}
+
+/// Reads the trace annotation; a malformed value is ignored.
+fn trace(sandbox: &Sandbox) -> Option<TraceParent> {
+    let annotation = sandbox.annotations().get(names::TRACE_ANNOTATION);
+    TraceParent::parse(annotation?)
 }
 
 impl fmt::Display for Key {

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::{
     ContainerStateRunning, ContainerStateWaiting, Pod, ResourceRequirements,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 
@@ -48,12 +48,14 @@ pub struct SlimStatus {
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SlimCondition {
     #[serde(rename = "type")]
     pub type_: String,
     pub status: String,
     pub reason: Option<String>,
     pub message: Option<String>,
+    pub last_transition_time: Option<Time>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
