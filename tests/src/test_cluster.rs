@@ -22,6 +22,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::controller::{self, ControllerConfig, PeerClients};
+use operator::diagnostics::Diagnostics;
 use operator::gateway::{Gateway, GatewayConfig, Tenants};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
@@ -151,7 +152,13 @@ impl TestCluster {
 
     /// Another replica of the gateway, with an index of its own.
     pub async fn gateway(&self) -> TestGateway {
+        self.gateway_with(Arc::default()).await
+    }
+
+    /// As [`TestCluster::gateway`], with these diagnostics.
+    pub async fn gateway_with(&self, vitals: Arc<Diagnostics>) -> TestGateway {
         let mut config = gateway_config();
+        config.vitals = vitals;
         let network = SandboxNetwork {
             servers: self.servers,
             node: self.node.clone(),

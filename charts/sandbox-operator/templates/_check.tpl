@@ -26,6 +26,10 @@
 {{- range list "cpu" "memory" "disk" }}{{ include "check.quantity" (list (printf "builds.%s" .) (index $v.builds .)) }}{{ end -}}
 {{- end -}}
 
+{{- with $v.tracing.endpoint }}
+{{- if not (regexMatch "^https?://[^/?#@]+" .) }}{{ fail (printf "tracing.endpoint is %q: it must be a URL of OTLP over HTTP, for example http://collector.monitoring:4318" .) }}{{ end }}
+{{- end -}}
+
 {{- if lt (int $v.controller.replicas) 1 }}{{ fail (printf "controller.replicas is %v: one at least has to act" $v.controller.replicas) }}{{ end -}}
 {{- if $v.gateway.autoscaling.enabled -}}
 {{- if lt (int $v.gateway.autoscaling.minReplicas) 1 }}{{ fail (printf "gateway.autoscaling.minReplicas is %v: one at least has to answer" $v.gateway.autoscaling.minReplicas) }}{{ end -}}

@@ -60,6 +60,22 @@ readinessProbe:
 - name: SANDBOX_BUILD_NAMESPACE
   value: {{ .Values.builds.namespace | quote }}
 {{- end }}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .endpoint | quote }}
+- name: OTEL_TRACES_SAMPLER
+  value: parentbased_traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ .samplerRatio | quote }}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)
+{{- if .headers.existingSecret }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom: {secretKeyRef: {name: {{ .headers.existingSecret }}, key: {{ .headers.secretField }}}}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if not .Values.sandboxes.allNamespaces }}
 - name: SANDBOX_NAMESPACE
   value: {{ include "sandboxes" . | quote }}

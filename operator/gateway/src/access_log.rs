@@ -21,7 +21,7 @@ use super::observed::{BodyObserver, ObservedBody, PolledFrame};
 use super::proxy::Target;
 use shared::metrics::{GatewayMetrics, GaugeGuard};
 
-pub(super) use trace_context::{RequestTrace, read_parent};
+pub(super) use trace_context::RequestTrace;
 
 const MAX_LOGGED_PATH_CHARS: usize = 256;
 

@@ -16,13 +16,14 @@ use super::Gateway;
 use super::access_log::{RequestRecord, RequestTrace};
 use super::api::ApiError;
 use super::client_address::{ClientAddress, ClientConnection, X_FORWARDED_FOR};
+use super::console;
 use super::mcp;
 use super::proxy::{ProxyError, Target};
 use shared::admin_server;
 
 /// The metrics are also on this port (`docs/specs/runtime-api.md`, section 1.12), for scrapers in the
 /// cluster. An Ingress cannot leave out a path, but it adds a header to what it forwards.
-pub(super) const METRICS: &str = "/metrics";
+const METRICS: &str = "/metrics";
 
 impl Gateway {
     /// Answers one request of a client. Errors become responses.
@@ -37,7 +38,8 @@ impl Gateway {
         let target = self.0.proxy.target(&request, local);
         let known = target.as_ref().ok();
         let traces = self.0.config.vitals.traces.get();
-        let trace = RequestTrace::begin(traces, &mut request, known);
+        let route = matches!(known, Some(Target::Api)).then(|| fixed_route(request.uri().path()));
+        let trace = RequestTrace::begin(traces, &mut request, known, route.flatten());
         let span = span(known, &trace.id);
         let record = RequestRecord::begin(&self.0.metrics, &request, known, client.ip, trace);
         let answer = async {
@@ -98,5 +100,38 @@ fn span(target: Option<&Target>, trace: &str) -> Span {
         tracing::debug_span!("request", trace_id, id = route.id)
     } else {
         tracing::info_span!("request", trace_id)
+    }
+}
+
+/// Route of a path that is not of the API's router.
+fn fixed_route(path: &str) -> Option<&'static str> {
+    let path = path.trim_matches('/');
+    let is = |route: &str| path == route.trim_matches('/');
+    if is(mcp::PATH) {
+        return Some(mcp::PATH);
+    }
+    if is(METRICS) {
+        return Some(METRICS);
+    }
+    let below = path.strip_prefix(console::PATH.trim_matches('/'))?;
+    matches!(below.chars().next(), None | Some('/')).then_some("/console/{file}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_outside_of_the_api_have_templates() {
+        for (path, route) in [
+            ("//mcp/", Some("/mcp")),
+            ("/metrics", Some("/metrics")),
+            ("/console", Some("/console/{file}")),
+            ("/console/assets/a-1.js", Some("/console/{file}")),
+            ("/consoles", None),
+            ("/sessions/personal", None),
+        ] {
+            assert_eq!(fixed_route(path), route, "{path}");
+        }
     }
 }

@@ -29,7 +29,7 @@ use processor::BoundedProcessor;
 
 pub use settings::{TraceSettings, TraceSettingsError};
 pub use span::Span;
-pub use trace_parent::TraceParent;
+pub use trace_parent::{TRACEPARENT, TraceParent};
 
 /// Instrumentation scope of all spans.
 const SCOPE: &str = "sandbox-operator";

@@ -1,9 +1,11 @@
-//! Fake Kubernetes API for unit tests: objects by path, with version checks and injectable faults.
+//! Fake Kubernetes API for unit tests: objects by path, with version checks and injectable faults. And
+//! a collector of spans.
 
 #![allow(clippy::unwrap_used, reason = "a fake for tests")]
 
 mod captured_log;
 mod event_reader;
+mod fake_collector;
 pub mod image_build;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 
 pub use captured_log::CapturedLog;
 pub use event_reader::{EventReader, ReceivedEvent};
+pub use fake_collector::{CollectorBehavior, FakeCollector, ReceivedSpan};
 
 /// Fake API server; clones share its state.
 #[derive(Debug, Clone, Default)]

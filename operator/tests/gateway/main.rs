@@ -34,4 +34,6 @@ mod spec_rules;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod usage;

@@ -15,10 +15,11 @@ use tests::monitoring::{
 };
 
 /// Metrics of every process.
-const OF_PROCESSES: [&str; 3] = [
+const OF_PROCESSES: [&str; 4] = [
     "ready",
     "kubernetes_requests",
     "kubernetes_request_duration_seconds",
+    "trace_spans",
 ];
 const PREFIX: &str = "sandbox_operator_";
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];

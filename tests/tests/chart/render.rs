@@ -53,6 +53,8 @@ const REFUSED: &str = r#"
     sandboxes.extraConfigMaps[0].name=a,sandboxes.extraConfigMaps[0].path=b | it must begin with /
     sandboxes.imageBuilds=full,sandboxes.namespace=sandbox-builds | builds need a namespace of their own
     sandboxes.imageBuilds=full,builds.memory=much | builds.memory is "much": it is no quantity
+    tracing.endpoint=collector:4317 | it must be a URL of OTLP over HTTP
+    tracing.samplerRatio=2 | at '/tracing/samplerRatio'
     uninstall.purge=true,sandboxes.allNamespaces=true | purge knows one namespace
     gateway.replicas=two | at '/gateway/replicas': got string, want integer
     gatway.replicas=2 | additional properties 'gatway' not allowed

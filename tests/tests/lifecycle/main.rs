@@ -27,6 +27,7 @@ mod round_trip;
 mod snapshots;
 mod start_stop_cycles;
 mod thousand_sandboxes;
+mod traces;
 mod user_namespaces;
 mod warm_pool;
 mod write_counts;

@@ -6,19 +6,18 @@ use axum::extract::MatchedPath;
 use http::{Method, Request, StatusCode};
 use shared::traces::{Span, TraceParent, Traces};
 
-use crate::console;
-use crate::dispatch::METRICS;
-use crate::mcp;
 use crate::proxy::Target;
 
 /// Longest name of a port in an attribute; the client chooses it.
 const MAX_PORT_CHARS: usize = 64;
 
-/// Starts the span of a request. `None` if it is not sampled.
+/// Starts the span of a request. `route` is that of a path outside of the API's router. `None` if the
+/// span is not sampled.
 pub(super) fn start(
     traces: &Traces,
     request: &Request<Body>,
     target: Option<&Target>,
+    route: Option<&'static str>,
     parent: Option<TraceParent>,
 ) -> Option<Span> {
     let method = known_method(request.method());
@@ -30,18 +29,13 @@ pub(super) fn start(
         _ => traces.server_span(method.unwrap_or("HTTP"), parent.as_ref()),
     }?;
     span.set("http.request.method", method.unwrap_or("_OTHER"));
-    match target {
-        Some(Target::Sandbox(route)) => {
-            let port: String = route.port.chars().take(MAX_PORT_CHARS).collect();
-            span.set("sandbox.id", route.id.clone());
-            span.set("sandbox.port", port);
-        }
-        Some(Target::Api) => {
-            if let Some(route) = fixed_route(request.uri().path()) {
-                set_route(&mut span, request.method(), route);
-            }
-        }
-        None => {}
+    if let Some(Target::Sandbox(route)) = target {
+        let port: String = route.port.chars().take(MAX_PORT_CHARS).collect();
+        span.set("sandbox.id", route.id.clone());
+        span.set("sandbox.port", port);
+    }
+    if let Some(route) = route {
+        set_route(&mut span, request.method(), route);
     }
     Some(span)
 }
@@ -69,20 +63,6 @@ fn set_route(span: &mut Span, method: &Method, route: &str) {
     span.set("http.route", route.to_owned());
 }
 
-/// Route of a path that is not of the API's router.
-fn fixed_route(path: &str) -> Option<&'static str> {
-    let path = path.trim_matches('/');
-    let is = |route: &str| path == route.trim_matches('/');
-    if is(mcp::PATH) {
-        return Some(mcp::PATH);
-    }
-    if is(METRICS) {
-        return Some(METRICS);
-    }
-    let below = path.strip_prefix(console::PATH.trim_matches('/'))?;
-    matches!(below.chars().next(), None | Some('/')).then_some("/console/{file}")
-}
-
 /// Name of a method that the semantic conventions know. Clients can invent others.
 fn known_method(method: &Method) -> Option<&'static str> {
     Some(match *method {
@@ -102,20 +82,6 @@ fn known_method(method: &Method) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn routes_outside_of_the_api_have_templates() {
-        for (path, route) in [
-            ("//mcp/", Some("/mcp")),
-            ("/metrics", Some("/metrics")),
-            ("/console", Some("/console/{file}")),
-            ("/console/assets/a-1.js", Some("/console/{file}")),
-            ("/consoles", None),
-            ("/sessions/personal", None),
-        ] {
-            assert_eq!(fixed_route(path), route, "{path}");
-        }
-    }
 
     #[test]
     fn invented_methods_have_no_name() {

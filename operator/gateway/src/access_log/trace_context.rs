@@ -4,12 +4,11 @@
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use shared::traces::{Span, TraceParent, Traces};
+use shared::traces::{Span, TRACEPARENT, TraceParent, Traces};
 
 use super::request_span;
 use crate::proxy::Target;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Trace of a request.
@@ -23,13 +22,16 @@ pub(crate) struct RequestTrace {
 
 impl RequestTrace {
     /// Reads the client's trace or starts one, and starts a span if this process records spans.
+    /// `route` is that of a path outside of the API's router.
     pub(crate) fn begin(
         traces: Option<&Traces>,
         request: &mut Request<Body>,
         target: Option<&Target>,
+        route: Option<&'static str>,
     ) -> Self {
-        let parent = read_parent(request.headers());
-        let span = traces.and_then(|traces| request_span::start(traces, request, target, parent));
+        let parent = TraceParent::from_headers(request.headers());
+        let span =
+            traces.and_then(|traces| request_span::start(traces, request, target, route, parent));
         let headers = request.headers_mut();
         if parent.is_none() {
             headers.remove(TRACEPARENT);
@@ -43,15 +45,6 @@ impl RequestTrace {
         };
         Self { id, span }
     }
-}
-
-/// Reads the one valid `traceparent`: the client's, or after [`RequestTrace::begin`] that of the
-/// request in the gateway.
-pub(crate) fn read_parent(headers: &HeaderMap) -> Option<TraceParent> {
-    let mut lines = headers.get_all(TRACEPARENT).iter();
-    let (first, second) = (lines.next(), lines.next());
-    let text = first.filter(|_| second.is_none());
-    TraceParent::parse(text?.to_str().ok()?)
 }
 
 /// Replaces the header and returns the id of the trace.
@@ -97,7 +90,7 @@ mod tests {
         ] {
             let mut request = request(&[&line]);
             let before = request.headers().clone();
-            assert_eq!(RequestTrace::begin(None, &mut request, None).id, ID);
+            assert_eq!(RequestTrace::begin(None, &mut request, None, None).id, ID);
             assert_eq!(*request.headers(), before);
         }
     }
@@ -107,16 +100,16 @@ mod tests {
         let good = format!("00-{ID}-{SPAN}-01");
         for lines in [&[][..], &[&*good, &*good], &["00-1-2-3"]] {
             let mut request = request(lines);
-            let id = RequestTrace::begin(None, &mut request, None).id;
+            let id = RequestTrace::begin(None, &mut request, None, None).id;
             assert_ne!(id, ID, "{lines:?}");
-            let parent = read_parent(request.headers()).unwrap();
+            let parent = TraceParent::from_headers(request.headers()).unwrap();
             assert_eq!(
                 (parent.trace_id(), parent.is_sampled()),
                 (id.clone(), false)
             );
             assert!(!request.headers().contains_key(TRACESTATE));
             let mut again = Request::new(Body::empty());
-            assert_ne!(RequestTrace::begin(None, &mut again, None).id, id);
+            assert_ne!(RequestTrace::begin(None, &mut again, None, None).id, id);
         }
     }
 }

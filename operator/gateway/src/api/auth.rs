@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::{Api, ApiError, rate_limit};
-use crate::access_log::read_parent;
 use shared::tenants::{ApiKey, Tenant};
 use shared::traces::TraceParent;
 
@@ -57,7 +56,7 @@ impl FromRequestParts<Arc<Api>> for RateLimitedCaller {
             tenant,
             key_id: id,
             address: client_address(parts),
-            trace: read_parent(&parts.headers),
+            trace: TraceParent::from_headers(&parts.headers),
             waited,
         })
     }

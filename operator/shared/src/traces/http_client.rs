@@ -52,7 +52,9 @@ impl HttpClient for CollectorClient {
         'me: 'run,
         Self: 'run,
     {
-        let sending = timeout(ATTEMPT_TIMEOUT, send(self.client.clone(), request));
+        let sending = send(self.client.clone(), request);
+        // The timer is made in the task as well.
+        let sending = async move { timeout(ATTEMPT_TIMEOUT, sending).await };
         let task = AbortOnDropHandle::new(self.runtime.spawn(sending));
         Box::pin(async move { task.await?? })
     }

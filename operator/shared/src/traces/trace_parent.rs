@@ -2,7 +2,11 @@
 
 use std::fmt;
 
+use http::{HeaderMap, HeaderName};
 use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
+
+/// Header of the trace that a request belongs to.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Trace and span that another span can have as its parent. The text form is the header's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,14 @@ impl TraceParent {
         };
         let is_valid = parent.trace_id != TraceId::INVALID && parent.span_id != SpanId::INVALID;
         is_valid.then_some(parent)
+    }
+
+    /// Reads the header of a request. Several of them are invalid.
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        let mut lines = headers.get_all(TRACEPARENT).iter();
+        let (first, second) = (lines.next(), lines.next());
+        let text = first.filter(|_| second.is_none());
+        Self::parse(text?.to_str().ok()?)
     }
 
     /// Id of the trace in 32 hexadecimal digits.
