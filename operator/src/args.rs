@@ -9,7 +9,6 @@ mod keys;
 mod logs;
 mod purge;
 mod token;
-mod traces;
 mod urls;
 
 use clap::{Parser, Subcommand};

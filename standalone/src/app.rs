@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use operator::diagnostics::Diagnostics;
 use operator::gateway::{self, ApiSettings, RegistryArgs, Tenants};
 use operator::image_builds::ImageBuilds;
 use operator::index::Index;
@@ -84,6 +85,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     while let Some(task) = tasks.join_next().await {
         task??;
     }
+    components.vitals.flush_traces().await;
     result
 }
 
@@ -128,6 +130,8 @@ async fn assemble(
     if let Some(builds) = &node.image_builds {
         build_namespace::create(&client, &builds.namespace).await?;
     }
+    let vitals = Diagnostics::default();
+    vitals.export_traces("sandbox-standalone")?;
     Ok(Components {
         index: Arc::new(Index::new(keys.clone())),
         tenants: Tenants::pending(),
@@ -142,7 +146,7 @@ async fn assemble(
             insecure: args.registries.insecure.clone(),
         },
         builder: components::builder_config(args, &state.path),
-        vitals: Arc::default(),
+        vitals: Arc::new(vitals),
         api,
         client,
         keys,

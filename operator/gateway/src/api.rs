@@ -154,9 +154,9 @@ async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
 pub(super) fn router(api: Api) -> Router {
     let endpoints = endpoints(api.config().image_builds());
     let document = openapi::Document::of(&endpoints);
-    let routes = endpoints.into_iter();
     let is_traced = api.config().vitals.traces.get().is_some();
-    let router = routes
+    let router = endpoints
+        .into_iter()
         .fold(Router::new(), |router, endpoint| endpoint.mount(router))
         .fallback(|| async { ApiError::UnknownPath })
         .method_not_allowed_fallback(|| async { ApiError::WrongMethod })

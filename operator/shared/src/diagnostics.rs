@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::kubernetes::health::Health;
 use crate::metrics::Metrics;
-use crate::traces::Traces;
+use crate::traces::{TraceSettings, Traces, TracesError};
 use crate::traffic::TrafficEndpoint;
 
 #[derive(Debug, Default)]
@@ -15,4 +15,24 @@ pub struct Diagnostics {
     pub traffic: OnceLock<TrafficEndpoint>,
     /// Empty unless spans are exported.
     pub traces: OnceLock<Traces>,
+}
+
+impl Diagnostics {
+    /// Starts the export of spans if the environment names a collector. `service` is the default
+    /// service name. Must be called in a tokio runtime, before the parts of the process are made.
+    pub fn export_traces(&self, service: &'static str) -> Result<(), TracesError> {
+        if let Some(settings) = TraceSettings::from_environment()? {
+            let traces = Traces::open(settings, service, &self.metrics)?;
+            // Not set anywhere else, so it was empty.
+            let _ = self.traces.set(traces);
+        }
+        Ok(())
+    }
+
+    /// Exports the last spans, for at most two seconds. None are made after that.
+    pub async fn flush_traces(&self) {
+        if let Some(traces) = self.traces.get() {
+            traces.close().await;
+        }
+    }
 }

@@ -45,8 +45,13 @@ pub struct Traces {
 
 /// Failure to set up the export of spans.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot set up the export of traces: {0}")]
-pub struct TracesError(String);
+pub enum TracesError {
+    #[error(transparent)]
+    Settings(#[from] TraceSettingsError),
+    /// The client or the exporter cannot be made.
+    #[error("cannot set up the export of traces: {0}")]
+    Exporter(String),
+}
 
 impl Traces {
     /// Starts the export. `service` is the service name unless the settings have one. Must be
@@ -57,8 +62,8 @@ impl Traces {
         metrics: &Metrics,
     ) -> Result<Self, TracesError> {
         let counters = SpanCounters::register(metrics);
-        let client = http_client::CollectorClient::new().map_err(TracesError)?;
-        let exporter = exporter::build(&settings, client).map_err(TracesError)?;
+        let client = http_client::CollectorClient::new().map_err(TracesError::Exporter)?;
+        let exporter = exporter::build(&settings, client).map_err(TracesError::Exporter)?;
         let processor = BoundedProcessor::new(exporter, counters);
         let provider = SdkTracerProvider::builder()
             .with_sampler(settings.sampler)

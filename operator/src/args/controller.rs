@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::Client;
 
 use super::admin_server::{self, AdminArgs};
-use super::traces;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use controller::{
@@ -64,7 +63,7 @@ impl ControllerArgs {
         let client = self.installation.client().await?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Diagnostics::default());
-        traces::open(&vitals, "sandbox-controller")?;
+        vitals.export_traces("sandbox-controller")?;
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
         let gateway_addresses = self.gateways.clone();
@@ -96,7 +95,7 @@ impl ControllerArgs {
             shutdown,
         )
         .await;
-        traces::close(&vitals).await;
+        vitals.flush_traces().await;
         port.close().await;
         Ok(ended?)
     }

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admin_server::{self, AdminArgs};
-use super::traces;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use gateway::{self, Certificate, Gateway, GatewayConfig, RegistryArgs};
@@ -50,7 +49,7 @@ impl GatewayRoleArgs {
         let certificate = certificate.transpose()?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Diagnostics::default());
-        traces::open(&vitals, "sandbox-gateway")?;
+        vitals.export_traces("sandbox-gateway")?;
         // Not ready before the listener exists.
         vitals.health.set_unmet(STARTUP_CHECK, "starting".into());
         let port = self.admin.open(&vitals).await?;
@@ -104,7 +103,7 @@ impl GatewayRoleArgs {
         served.cancel();
         tasks.close();
         tasks.wait().await;
-        traces::close(&vitals).await;
+        vitals.flush_traces().await;
         port.close().await;
         Ok(())
     }

@@ -75,8 +75,8 @@ pub(super) fn record_start(
 
 fn record_stages(traces: &Traces, start: &Span, stages: Vec<Stage>) {
     let parent = start.as_parent();
-    for (name, begin, end) in stages {
-        if let Some(stage) = traces.internal_span(name, Some(&parent), Some(begin)) {
+    for (name, start, end) in stages {
+        if let Some(stage) = traces.internal_span(name, Some(&parent), Some(start)) {
             stage.end_at(end);
         }
     }
@@ -91,15 +91,15 @@ fn stages(pod: &PodFacts, began: Timestamp, ready: Timestamp) -> Vec<Stage> {
         ("pull images and start container", running),
         ("wait for readiness", running.map(|_| ready)),
     ];
-    let mut begin = began;
+    let mut last = began;
     let mut stages = Vec::new();
     for (name, end) in ends {
         let Some(end) = end.map(|end| end.clamp(began, ready)) else {
             continue;
         };
-        if end > begin {
-            stages.push((name, begin, end));
-            begin = end;
+        if end > last {
+            stages.push((name, last, end));
+            last = end;
         }
     }
     stages

@@ -183,9 +183,10 @@ fn sampler(
             return Err(invalid(SAMPLER, problem));
         }
     };
-    Ok(match is_parent_based {
-        true => Sampler::ParentBased(Box::new(root)),
-        false => root,
+    Ok(if is_parent_based {
+        Sampler::ParentBased(Box::new(root))
+    } else {
+        root
     })
 }
 
