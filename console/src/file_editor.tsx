@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { CallError, describe } from "./errors";
-import { bytes } from "./format";
+import { bytes, visible } from "./format";
 import type { SandboxApi } from "./sandbox_api";
 import { Problem, useTask } from "./ui";
 
@@ -91,7 +91,7 @@ function FileBar({ name, children }: { name: string; children: ComponentChildren
   return (
     <div class="tools file-bar">
       <span class="file-name" title={name}>
-        {name}
+        {visible(name)}
       </span>
       {children}
     </div>

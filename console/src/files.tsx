@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Runtime } from "./api";
 import { describe } from "./errors";
 import { Editor } from "./file_editor";
+import { visible } from "./format";
 import { go, link, route } from "./route";
 import type { SandboxApi } from "./sandbox_api";
 import { useStore } from "./store";
@@ -49,7 +50,7 @@ function Places({ id, path }: { id: string; path: string }) {
         return (
           <span key={target}>
             <a href={link("sandboxes", id, "files", target)} aria-current={last ? "page" : undefined}>
-              {part}
+              {visible(part)}
             </a>
             {last ? "" : " / "}
           </span>
@@ -117,7 +118,17 @@ function Directory({ sandbox, directory, path, names, error, reload, transfers }
         <button type="button" class="small quiet" aria-label="Read the directory again" title="Read again" onClick={reload}>
           ↻
         </button>
-        <input ref={chooser} type="file" multiple hidden onChange={(event) => send(event.currentTarget.files)} />
+        <input
+          ref={chooser}
+          type="file"
+          multiple
+          hidden
+          onChange={(event) => {
+            send(event.currentTarget.files);
+            // So that the same file can be chosen again.
+            event.currentTarget.value = "";
+          }}
+        />
       </div>
       {names && names.length > 20 && (
         <input
@@ -143,7 +154,7 @@ function Directory({ sandbox, directory, path, names, error, reload, transfers }
                 href={link("sandboxes", id, "files", (directory + name).slice(1))}
                 aria-current={directory + name === path ? "page" : undefined}
               >
-                {name}
+                {visible(name)}
               </a>
             </li>
           ))}

@@ -29,6 +29,11 @@ export function time(at: string | null | undefined): string {
   return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** A name as one line that reads as it is: what would control the text or its direction is shown as its code. */
+export function visible(name: string): string {
+  return name.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`);
+}
+
 /** Name of an image without its registry and digest, for narrow columns. */
 export function shortImage(image: string | null): string {
   if (!image) return "–";

@@ -3,7 +3,7 @@
 import { memo } from "preact/compat";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Runtime } from "./api";
-import { age, factor, shortImage } from "./format";
+import { age, factor, shortImage, visible } from "./format";
 import { go, link } from "./route";
 import { clock, connection, connectionError, loaded, sandboxes } from "./sandboxes";
 import { StartDialog } from "./start";
@@ -172,7 +172,7 @@ const Row = memo(function Row({ runtime, age }: { runtime: Runtime; age: string 
     <tr onClick={(event) => (event.target as HTMLElement).closest("a") || go("sandboxes", id)}>
       <td class="session">
         <a class="session" href={link("sandboxes", id)} title={session}>
-          {session}
+          {visible(session)}
         </a>
         {detail && status !== "running" ? (
           <span class="detail" title={detail}>

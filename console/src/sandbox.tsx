@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { type Runtime, api } from "./api";
 import { describe } from "./errors";
 import { Files } from "./files";
+import { visible } from "./format";
 import { Overview } from "./overview";
 import { go, link, route } from "./route";
 import { SandboxApi } from "./sandbox_api";
@@ -97,7 +98,7 @@ function Head({ runtime }: { runtime: Runtime }) {
         ←
       </a>
       <div class="name">
-        <h1 title={session}>{session}</h1>
+        <h1 title={session}>{visible(session)}</h1>
         <p>
           <Status value={status} /> {detail && <span class="muted">{detail}</span>}
         </p>

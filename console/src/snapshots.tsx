@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { type Snapshot, api } from "./api";
-import { age, bytes, time } from "./format";
+import { age, bytes, time, visible } from "./format";
 import { go, link } from "./route";
 import { clock, put } from "./sandboxes";
 import { useStore } from "./store";
@@ -55,7 +55,7 @@ function Row({ snapshot, changed }: { snapshot: Snapshot; changed(): void }) {
       <td>
         <code>{id}</code>
         <span class="detail">
-          of {source ? <a href={link("sandboxes", source)}>{snapshot.session_id ?? source}</a> : "a sandbox that is gone"}
+          of {source ? <a href={link("sandboxes", source)}>{visible(snapshot.session_id ?? source)}</a> : "a sandbox that is gone"}
         </span>
         <Problem text={error} />
       </td>

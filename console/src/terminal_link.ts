@@ -11,8 +11,10 @@ const SIZE = 4;
 const MAX_INPUT = 64 << 10;
 /** Output that the page has not shown yet, in bytes, at which it lets the connection go. */
 const MAX_UNSHOWN = 4 << 20;
-/** Messages that wait for a connection that is being opened. */
+/** Messages that wait for a connection that is being opened, or was let go. */
 const MAX_EARLY = 256;
+/** Largest number of columns or rows that another viewer may set. */
+const MAX_SIZE = 1000;
 const BACKOFF = { first: 500, last: 10_000 };
 
 export interface TerminalEvents {
@@ -77,7 +79,8 @@ export class TerminalLink {
     message.set(content, 1);
     const state = this.socket?.readyState;
     if (state === WebSocket.OPEN) this.socket?.send(message);
-    else if (state === WebSocket.CONNECTING && channel === INPUT && this.early.length < MAX_EARLY) this.early.push(message);
+    else if ((state === WebSocket.CONNECTING || this.dropped) && channel === INPUT && this.early.length < MAX_EARLY)
+      this.early.push(message);
   }
 
   private connect(): void {
@@ -138,7 +141,7 @@ export class TerminalLink {
       this.events.note(`${skipped} bytes of output were skipped`);
     }
     // The first is the size before this page said its own.
-    if (size && ++this.sizes > 1) this.events.size(size.Width, size.Height);
+    if (size && ++this.sizes > 1 && isSize(size.Width) && isSize(size.Height)) this.events.size(size.Width, size.Height);
     if (exit) {
       this.closed = true;
       const how = exit.signal ? `by signal ${exit.signal}` : `with code ${exit.code}`;
@@ -173,4 +176,9 @@ export class TerminalLink {
     }, this.backoff);
     this.backoff = Math.min(this.backoff * 2, BACKOFF.last);
   }
+}
+
+/** The server in a sandbox may be anyone's. */
+function isSize(count: unknown): count is number {
+  return Number.isInteger(count) && 1 <= (count as number) && (count as number) <= MAX_SIZE;
 }

@@ -92,8 +92,10 @@ export function openTerminal(place: HTMLElement, canType: boolean, replays: bool
 
 /** A program may name any address: the user sees it before it opens, in a tab of its own. */
 function openLink(address: string): void {
-  if (/^https?:\/\//i.test(address) && confirm(`Open this address?\n\n${address.slice(0, 500)}`)) {
-    open(address, "_blank", "noopener,noreferrer");
+  const url = URL.canParse(address) ? new URL(address) : null;
+  // As the browser understands it: names of hosts in ASCII, nothing that controls the text.
+  if (url && /^https?:$/.test(url.protocol) && confirm(`Open this address?\n\n${url.href.slice(0, 500)}`)) {
+    open(url, "_blank", "noopener,noreferrer");
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { describe } from "./errors";
-import { bytes } from "./format";
+import { bytes, visible } from "./format";
 import type { SandboxApi } from "./sandbox_api";
 
 interface Transfer {
@@ -92,7 +92,8 @@ export function Transfers({ list, dismiss }: { list: Transfer[]; dismiss(number:
   );
 }
 
-function describeTransfer({ name, done, total, error, state }: Transfer): string {
+function describeTransfer({ name: given, done, total, error, state }: Transfer): string {
+  const name = visible(given);
   if (state === "failed") return `${name}: ${error}`;
   if (state === "done") return `${name}: done`;
   return total ? `${name}: ${Math.floor((100 * done) / total)} %` : `${name}: ${bytes(done)}`;

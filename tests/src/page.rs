@@ -185,11 +185,13 @@ impl Page {
         self.call("Input.insertText", json!({"text": text})).await;
     }
 
-    /// Gives an element the focus as soon as it is there.
+    /// Gives an element the focus as soon as it can have it.
     pub async fn focus(&self, selector: &str) {
         let element = format!("document.querySelector({})", json!(selector));
-        self.until(&format!("!!{element}")).await;
-        self.run(&format!("{element}.focus()")).await;
+        self.until(&format!(
+            "({element}?.focus(), !!{element} && document.activeElement === {element})"
+        ))
+        .await;
     }
 
     /// Presses a key that has this text, if any.
@@ -209,6 +211,17 @@ impl Page {
         let up = json!({"type": "keyUp", "key": key, "windowsVirtualKeyCode": code});
         self.call("Input.dispatchKeyEvent", down).await;
         self.call("Input.dispatchKeyEvent", up).await;
+    }
+
+    /// Presses a letter with the control key.
+    pub async fn press_control(&self, letter: &str) {
+        let code = letter
+            .bytes()
+            .next()
+            .map_or(0, |byte| byte.to_ascii_uppercase());
+        let key = |kind| json!({"type": kind, "key": letter, "windowsVirtualKeyCode": code, "modifiers": 2});
+        self.call("Input.dispatchKeyEvent", key("rawKeyDown")).await;
+        self.call("Input.dispatchKeyEvent", key("keyUp")).await;
     }
 
     /// Changes the size of the window in CSS pixels.

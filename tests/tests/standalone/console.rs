@@ -3,6 +3,7 @@
 
 mod first_minutes;
 mod list;
+mod terminal;
 
 use axum::Router;
 use axum::body::Body;
@@ -21,6 +22,9 @@ use crate::fixture::{Fixture, fixture, start_body};
 
 /// Runs a script if it becomes part of the page.
 const HOSTILE: &str = "<img src=x onerror=\"window.hacked=1\">";
+/// Text whose end is shown first, and as it is shown instead.
+const TURNED: &str = "\u{202e}txt.exe";
+const TURNED_SHOWN: &str = "\\u{202e}txt.exe";
 
 async fn log_in(page: &Page, base: &str, key: &str) {
     page.goto(&format!("{base}/console/")).await;
@@ -54,11 +58,15 @@ async fn person_logs_in_and_works_with_the_files_of_a_sandbox() {
     let file = json!({"path": named, "content": format!("{HOSTILE}\nsecond line")});
     session.act("write", file).await.success();
 
+    let turned = json!({"path": format!("/workspace/{TURNED}"), "content": ""});
+    session.act("write", turned).await.success();
+
     page.until_text(HOSTILE).await;
     page.until_text("running").await;
     page.click(HOSTILE).await;
     page.until_text("Server up").await;
     page.click("Files").await;
+    page.until_text(TURNED_SHOWN).await;
     page.click(HOSTILE).await;
     let editor = "document.querySelector('.code').shadowRoot.querySelector('.cm-content')";
     page.until(&format!("{editor}.textContent.includes('second line')"))
@@ -160,55 +168,6 @@ async fn upload_and_download(page: &Page, session: &Session) {
     page.run("document.querySelector('.file-bar button:last-child').click()")
         .await;
     page.until("saved.includes(3145728)").await;
-}
-
-#[tokio::test]
-async fn terminal_goes_on_while_the_page_is_away() {
-    let Some(fixture) = fixture() else { return };
-    let session = fixture.run("with-a-terminal").await;
-    let page = Page::open().await;
-    log_in(&page, fixture.api(), fixture.key()).await;
-    page.click("with-a-terminal").await;
-    page.click("Terminal").await;
-    let shows = |text: &str| {
-        format!(
-            "document.querySelector('.xterm-rows').innerText.includes({})",
-            json!(text)
-        )
-    };
-    page.focus(".xterm-helper-textarea").await;
-    page.until("document.querySelector('.xterm-rows').innerText.trim() !== ''")
-        .await;
-    let enter = async |line: &str| {
-        page.focus(".xterm-helper-textarea").await;
-        page.type_text(line).await;
-        page.press("Enter", "\r").await;
-    };
-    enter("echo $((40 + 2))-ran; export KEPT=kept").await;
-    page.until(&shows("42-ran")).await;
-    enter(&format!(
-        "printf '%s\\n' '{HOSTILE}'; printf '\\033[38;2;9;9;200mcolored\\033[m\\n'"
-    ))
-    .await;
-    page.until(&shows("colored")).await;
-    // The size of the page is that of the terminal.
-    enter("stty size").await;
-    page.resize(700, 900).await;
-    enter("clear; stty size | tr ' ' x").await;
-    page.until("/^\\d+x\\d\\d$/m.test(document.querySelector('.xterm-rows').innerText)")
-        .await;
-
-    page.reload().await;
-    page.focus(".xterm-helper-textarea").await;
-    enter("echo $KEPT-$((1 + 1))").await;
-    page.until(&shows("kept-2")).await;
-    assert_unharmed(&page).await;
-
-    page.click("Agent's shell").await;
-    session.try_run("echo from-the-agent").await.success();
-    page.until(&shows("from-the-agent")).await;
-    page.assert_clean(&[fixture.api(), &fixture.api().replacen("http", "ws", 1)])
-        .await;
 }
 
 type Upstream = (Client<HttpConnector, Body>, String);

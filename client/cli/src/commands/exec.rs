@@ -83,7 +83,8 @@ pub(crate) async fn shell(client: &Client, args: ShellArgs) -> Result<u8, Failur
     let sandbox = names::sandbox(client, &args.name).await?;
     let options = Options {
         interactive: true,
-        tty: true,
+        // Keys that are typed before a shell reads its terminal can be lost: a script comes through a pipe.
+        tty: is_interactive(),
         no_tty: false,
         no_input: false,
         workdir: args.workdir,
