@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate console compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate console docs compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ generate: ## Write what is generated: manifests, CRDs and dashboards of the char
 console: ## Build the console (console/dist), which the gateway embeds
 	hack/install console
 	cd console && npm run build
+
+docs: ## Build docs/ as a site with a search, in target/docs; a broken link or anchor fails
+	hack/install docs
+	hack/docs/build $(abspath $(or $(CARGO_TARGET_DIR),target))/docs
 
 compare-browser: ## Browser beside BrowserGym on the same pages, field by field (ARGS="--only article,odd-*")
 	hack/install browser
