@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate console docs compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate console docs package compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ console: ## Build the console (console/dist), which the gateway embeds
 docs: ## Build docs/ as a site with a search, in target/docs; a broken link or anchor fails
 	hack/install docs
 	hack/docs/build $(abspath $(or $(CARGO_TARGET_DIR),target))/docs
+
+package: ## What a release consists of, in target/package: charts, programs and images for amd64 and arm64, SBOM (URL=https://...)
+	hack/install package
+	VERSION="$(VERSION)" URL="$(URL)" PROFILE="$(PROFILE)" hack/package $(abspath $(or $(CARGO_TARGET_DIR),target))/package
 
 compare-browser: ## Browser beside BrowserGym on the same pages, field by field (ARGS="--only article,odd-*")
 	hack/install browser

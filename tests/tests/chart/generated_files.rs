@@ -21,16 +21,6 @@ fn chart_has_the_crds_of_the_manifests() {
 }
 
 #[test]
-fn charts_have_the_version_of_the_workspace() {
-    for chart in ["sandbox-operator", "sandbox-operator-crds"] {
-        let chart = text(&format!("charts/{chart}/Chart.yaml"));
-        let version = env!("CARGO_PKG_VERSION");
-        assert!(chart.contains(&format!("\nversion: {version}\n")));
-        assert!(chart.contains(&format!("\nappVersion: \"{version}\"\n")));
-    }
-}
-
-#[test]
 fn every_reason_is_documented_in_operations() {
     let crd: Value = serde_yaml::from_str(&text("manifests/crds/sandboxes.yaml")).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

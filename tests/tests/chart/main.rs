@@ -15,6 +15,7 @@ mod install;
 mod isolation;
 mod limits;
 mod monitoring;
+mod packages;
 mod rbac;
 mod release;
 mod render;
