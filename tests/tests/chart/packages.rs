@@ -1,4 +1,4 @@
-//! What `hack/package` fills in and packs: versions, the manifest for krew, images of two architectures.
+//! Files of a release that `hack/package` fills in and packs: versions, the manifest for krew, images of two architectures.
 
 use std::collections::BTreeMap;
 use std::fs;
