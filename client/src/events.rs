@@ -15,10 +15,10 @@ use crate::runtime_info::RuntimeInfo;
 use crate::{BuildStatus, Client, Error};
 use sse::{EventReader, RawEvent};
 
-/// The gateway sends a comment every 15 s; a stream that is silent for longer is dead.
-const SILENCE_LIMIT: Duration = Duration::from_mins(1);
+/// The gateway answers within ten seconds.
+const OPEN_TIMEOUT: Duration = Duration::from_mins(1);
 /// Answer of a gateway to a path that it does not have.
-const NO_PATH: &str = "no such path";
+pub(crate) const NO_PATH: &str = "no such path";
 /// Time for which a broken stream is opened again.
 const RECOVERY_LIMIT: Duration = Duration::from_mins(5);
 
@@ -109,9 +109,9 @@ impl EventStream {
                 }
                 continue;
             };
-            let read = timeout(SILENCE_LIMIT, reader.next()).await;
-            let Ok(Ok(Some(raw))) = read else {
-                if let Ok(Err(error @ Error::Protocol(..))) = read {
+            let read = reader.next().await;
+            let Ok(Some(raw)) = read else {
+                if let Err(error @ Error::Protocol(..)) = read {
                     return Err(error);
                 }
                 self.reader = None;
@@ -146,7 +146,7 @@ impl EventStream {
                 None => request,
             }
         };
-        let sent = timeout(SILENCE_LIMIT, client.send(Repeat::Temporary, request)).await;
+        let sent = timeout(OPEN_TIMEOUT, client.send(Repeat::Temporary, request)).await;
         let sent = sent.map_err(|_| Error::Unavailable("no answer to /events".into()))?;
         let response = sent.map_err(|error| match (error, &self.runtime_id) {
             (

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{builds, cp, describe, exec, list, open, port, run, snapshots, state, top};
+use crate::commands::{
+    builds, cp, describe, exec, list, logs, open, port, run, snapshots, state, top,
+};
 use crate::failure::TOOL_FAILED;
 
 /// Name under which kubectl finds its plugin.
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     List(list::Args),
     /// Show one sandbox and its history
     Describe(describe::Args),
+    /// Print the output of the program of a sandbox
+    Logs(logs::Args),
     /// Open a shell in a sandbox
     Shell(exec::ShellArgs),
     /// Run a command in a sandbox; the exit code is that of the command

@@ -5,6 +5,7 @@ pub(crate) mod cp;
 pub(crate) mod describe;
 pub(crate) mod exec;
 pub(crate) mod list;
+pub(crate) mod logs;
 pub(crate) mod open;
 pub(crate) mod port;
 pub(crate) mod run;
@@ -39,6 +40,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::List(args) => list::run(client, &args).await,
         Command::Pools(args) => list::pools(client, &args).await,
         Command::Describe(args) => describe::run(client, &args).await,
+        Command::Logs(args) => logs::run(client, &args).await,
         Command::Cp(args) => cp::run(client, &args).await,
         Command::Port(args) => port::run(client, &args).await,
         Command::Open(args) => open::run(client, &args).await,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::Method;
+use http::{Method, StatusCode};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -44,6 +45,31 @@ pub struct ImageDetails {
     /// RFC 3339, or empty.
     pub upload_time: String,
     pub image_size_bytes: u64,
+}
+
+/// A build in the list of a key.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct ListedBuild {
+    pub build_id: String,
+    #[serde(flatten)]
+    pub build: BuildStatus,
+    /// Other references of the image.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// `alias`, `append` or `full`. Only full builds have a log.
+    pub mode: String,
+    pub created_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    /// Bytes of the image in its registry, if they are known.
+    pub size_bytes: Option<u64>,
+}
+
+/// The newest builds of a key.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct BuildList {
+    pub builds: Vec<ListedBuild>,
+    /// Number of all builds, also those that the list does not have.
+    pub total: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -149,6 +175,20 @@ impl Client {
                 });
             }
         }
+    }
+
+    /// The newest builds of the key, at most `limit` (1 to 500). [`Error::Unsupported`] if the gateway
+    /// has no list of builds, or image builds are off.
+    pub async fn builds(&self, limit: u32) -> Result<BuildList, Error> {
+        let limit = limit.to_string();
+        let list = self.get(&["builds"], &[("limit", &limit)]).await;
+        list.map_err(|error| match error {
+            Error::Rejected {
+                status: StatusCode::NOT_FOUND,
+                ..
+            } => Error::Unsupported("the gateway has no list of image builds".into()),
+            error => error,
+        })
     }
 
     /// Follows the log of a full build from its beginning.

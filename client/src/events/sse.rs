@@ -1,15 +1,20 @@
 //! Server-sent events of a response, with bounded lines.
 
+use std::time::Duration;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use reqwest::Response;
+use tokio::time::timeout;
 
 use crate::Error;
 use crate::http_client::broken;
 
 /// One event: a `RuntimeInfo` or a line of a log.
 const MAX_EVENT_BYTES: usize = 4 << 20;
+/// The gateway sends a comment every 15 s; a stream that is silent for longer is dead.
+const SILENCE_LIMIT: Duration = Duration::from_mins(1);
 
 /// One event as it came.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +63,9 @@ impl EventReader {
             if let Some(event) = parsed.map_err(|text| Error::Protocol(self.url.clone(), text))? {
                 return Ok(Some(event));
             }
-            match self.parts.next().await {
+            let part = timeout(SILENCE_LIMIT, self.parts.next()).await;
+            let silent = |_| Error::Unavailable("the stream is silent".into());
+            match part.map_err(silent)? {
                 Some(Ok(part)) => self.parser.buffer.extend_from_slice(&part),
                 Some(Err(error)) => return Err(broken(&self.url, &error)),
                 None => return Ok(None),

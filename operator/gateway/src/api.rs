@@ -10,12 +10,15 @@ mod auth;
 mod batch;
 mod body;
 mod build;
+mod build_list;
 mod build_logs;
 mod endpoint;
 mod error;
+mod event_stream;
 mod events;
 mod image;
 mod info;
+mod logs;
 mod openapi;
 mod rate_limit;
 mod route_tag;
@@ -40,6 +43,7 @@ use serde::Serialize;
 use super::admin_auth::AdminAuth;
 use super::builds::Builds;
 use super::events::Events;
+use super::logs::Logs;
 use super::sandbox_snapshots::Snapshots;
 use super::sandboxes::{SandboxError, Sandboxes};
 use super::warm_configs::WarmConfigStore;
@@ -62,6 +66,7 @@ pub(super) struct Api {
     builds: Arc<Builds>,
     snapshots: Snapshots,
     events: Arc<Events>,
+    logs: Arc<Logs>,
     /// `None` without a password.
     admin: Option<Arc<AdminAuth>>,
 }
@@ -74,7 +79,7 @@ impl Api {
         sandboxes: Sandboxes,
         tenants: Tenants,
         builds: Arc<Builds>,
-        events: Arc<Events>,
+        (events, logs): (Arc<Events>, Arc<Logs>),
     ) -> Self {
         let settings = &sandboxes.config.settings;
         let password = settings.admin_password.clone();
@@ -89,6 +94,7 @@ impl Api {
             tenants,
             builds,
             events,
+            logs,
         }
     }
 
@@ -106,16 +112,19 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
         session::runtime_endpoint(),
         batch::endpoint(),
         session::endpoint(),
+        logs::endpoint(),
         events::endpoint(),
     ]);
     all.extend(sandbox_snapshots::endpoints());
     match builds {
         ImageBuilds::Off => all.extend(image::endpoints()),
-        ImageBuilds::Alias | ImageBuilds::Append => all.extend(build::endpoints()),
-        ImageBuilds::Full => {
+        ImageBuilds::Alias | ImageBuilds::Append | ImageBuilds::Full => {
             all.extend(build::endpoints());
-            all.push(build_logs::endpoint());
+            all.push(build_list::endpoint());
         }
+    }
+    if builds == ImageBuilds::Full {
+        all.push(build_logs::endpoint());
     }
     all.extend([
         admin::configs_endpoint(),

@@ -23,6 +23,7 @@ mod store;
 mod submit;
 mod usage;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -326,6 +327,23 @@ impl Builds {
         if timeout(STOP_TIMEOUT, self.running.wait()).await.is_err() {
             tracing::warn!("image builds did not stop in time");
         }
+    }
+
+    /// Returns the newest builds of a tenant, at most `limit`, and the number of all.
+    pub(crate) async fn newest(
+        &self,
+        tenant: &Tenant,
+        limit: usize,
+    ) -> Result<(Vec<Arc<ImageBuild>>, usize), BuildError> {
+        self.synced().await?;
+        let mut builds = self.index.of_tenant(&tenant.name);
+        let total = builds.len();
+        builds.sort_by_key(|build| {
+            let created_at = build.creation_timestamp().map(|time| time.0);
+            (Reverse(created_at), build.name_any())
+        });
+        builds.truncate(limit);
+        Ok((builds, total))
     }
 
     async fn synced(&self) -> Result<(), BuildError> {

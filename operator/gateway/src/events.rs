@@ -29,6 +29,7 @@ use message::Message;
 pub(crate) use backlog::{Backlog, Scope};
 pub(crate) use connection_abort::ConnectionAbort;
 pub(crate) use key_check::KeyCheck;
+pub(crate) use message::KEEP_ALIVE;
 pub(crate) use stream::EventStream;
 
 /// Streams of one tenant on one replica.

@@ -16,6 +16,7 @@ mod dispatch;
 mod events;
 mod exec_limits;
 mod keyed_limit;
+mod logs;
 mod mcp;
 mod observed;
 mod proxy;
@@ -38,6 +39,7 @@ use builds::index::BuildIndex;
 use client_memory::ClientMemory;
 use console::Console;
 use events::Events;
+use logs::Logs;
 use mcp::{Backend, Mcp};
 use proxy::Proxy;
 use shared::diagnostics::Diagnostics;
@@ -67,6 +69,7 @@ struct GatewayParts {
     /// `None` if it is off.
     console: Option<Console>,
     events: Arc<Events>,
+    logs: Arc<Logs>,
     /// `None` if it is off.
     mcp: Option<Mcp>,
     proxy: Arc<Proxy>,
@@ -95,8 +98,10 @@ impl Gateway {
         let builds = Arc::new(builds);
         let events = Events::new(sandboxes.clone(), builds.clone(), metrics.clone());
         let events = Arc::new(events);
+        let logs = Arc::new(Logs::new(client, sandboxes.clone()));
         let (of, known) = (sandboxes.clone(), tenants.clone());
-        let api = api::Api::new(client, of, known, builds.clone(), events.clone());
+        let streams = (events.clone(), logs.clone());
+        let api = api::Api::new(client, of, known, builds.clone(), streams);
         let api = api::router(api);
         let mcp = config.settings.mcp.then(|| {
             let backend = Backend::new(api.clone(), proxy.clone(), sandboxes);
@@ -109,6 +114,7 @@ impl Gateway {
             builds,
             console: console.then(Console::new),
             events,
+            logs,
             mcp,
             proxy,
             metrics,

@@ -85,6 +85,7 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, shutdown: &C
     }
     closed.cancel();
     gateway.0.events.stop();
+    gateway.0.logs.stop();
     drain(gateway, acceptor.close(), config.drain_limit).await;
 }
 

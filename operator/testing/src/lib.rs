@@ -36,6 +36,8 @@ struct FakeApiState {
     silent: bool,
     created_at: Option<String>,
     calls: Vec<(Method, String)>,
+    /// Logs of Pods, by the path of the log.
+    logs: BTreeMap<String, String>,
 }
 
 impl FakeApi {
@@ -99,6 +101,12 @@ impl FakeApi {
         self.0.lock().objects.remove(path);
     }
 
+    /// Sets the log of a Pod by its path, such as `/api/v1/namespaces/ns/pods/a/log`. A reader that
+    /// follows it gets what there is, as if the connection had broken then.
+    pub fn set_log(&self, path: &str, log: &str) {
+        self.0.lock().logs.insert(path.to_owned(), log.to_owned());
+    }
+
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
         if self.0.lock().silent {
@@ -108,6 +116,13 @@ impl FakeApi {
         // The status is part of the object here.
         let path = head.uri.path();
         let path = path.strip_suffix("/status").unwrap_or(path);
+        if let Some(log) = self
+            .0
+            .lock()
+            .log(path, head.uri.query().unwrap_or_default())
+        {
+            return Response::new(Body::from(log.into_bytes()));
+        }
         let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (code, object) = self.0.lock().act(&head.method, path, sent);
         let body = Body::from(serde_json::to_vec(&object).unwrap());
@@ -160,6 +175,21 @@ impl FakeApiState {
             }
             _ => (StatusCode::OK, object),
         }
+    }
+
+    /// End of a log as the query asks for it; the previous run has none.
+    fn log(&mut self, path: &str, query: &str) -> Option<String> {
+        let is_available = !self.unavailable && self.faults.is_empty();
+        let log = self.logs.get(path).filter(|_| is_available)?;
+        if query.contains("previous=true") {
+            return None;
+        }
+        self.calls.push((Method::GET, path.to_owned()));
+        let mut parameters = query.split('&');
+        let tail = parameters.find_map(|pair| pair.strip_prefix("tailLines=")?.parse().ok());
+        let lines: Vec<_> = log.split_inclusive('\n').collect();
+        let cut = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+        Some(lines[cut..].concat())
     }
 
     fn store(&mut self, path: &str, mut object: Value) -> (StatusCode, Value) {

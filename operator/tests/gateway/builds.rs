@@ -369,3 +369,40 @@ async fn outage_of_the_api_server_is_a_503() {
     let (code, answer) = fixture.upload(KEY, form(&context, &image("x"), &[])).await;
     assert_eq!(code, 503, "{answer}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn builds_of_the_tenant_are_listed_newest_first() {
+    let api = FakeApi::default();
+    let fixture = fixture(&api);
+    let mut ids = Vec::new();
+    for (tag, second) in [
+        ("oh_v0.62.0_a", 1),
+        ("oh_v0.62.0_b", 3),
+        ("oh_v0.62.0_c", 2),
+    ] {
+        api.set_creation_time(&format!("2026-01-02T03:04:0{second}Z"));
+        let context = newest(Rung::Scratch, BASE);
+        ids.push(fixture.build(&context, &image(tag), &[&image(LOCK)]).await);
+        fixture.progress(&ids[ids.len() - 1]).await;
+    }
+    let mut list = fixture.found("/builds?limit=2").await;
+    let listed: Vec<_> = list["builds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|build| build["build_id"].clone())
+        .collect();
+    assert_eq!(
+        (listed, &list["total"]),
+        (vec![json!(ids[1]), json!(ids[2])], &json!(3))
+    );
+    let mut first = list["builds"][0].take();
+    assert!(first["finished_at"].is_string(), "{first}");
+    first["finished_at"] = "[time]".into();
+    insta::assert_json_snapshot!("listed_build", first);
+    let (code, other) = fixture.call_as(OTHER_KEY, "GET", "/builds", "").await;
+    assert_eq!((code, other), (200, json!({"builds": [], "total": 0})));
+    for limit in ["0", "501", "x"] {
+        assert_eq!(fixture.get(&format!("/builds?limit={limit}")).await.0, 400);
+    }
+}

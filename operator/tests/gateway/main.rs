@@ -16,6 +16,8 @@ mod event_limits;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod memory_attack;

@@ -25,6 +25,7 @@ pub(crate) async fn every_verb_has_its_scene(release: &Release) {
     stop_drops_sealed_environment();
     pool_with_warm_pods();
     probe_without_user_namespaces();
+    log(release).await;
     snapshots(release).await;
     stranger(release).await;
     first_key_anew(release).await;
@@ -144,6 +145,17 @@ pub(crate) fn priority_levels_are_used() {
         let count = count.and_then(|line| line.rsplit(' ').next()?.parse().ok());
         assert!(count.is_some_and(|count: f64| count > 5.0), "{schema}");
     }
+}
+
+/// The output of a sandbox, by its client.
+async fn log(release: &Release) {
+    let body = start_body("logs", IMAGE);
+    let session = Session::start(&release.url, &api_key(), &body).await;
+    let url = format!("{}/runtime/{}/logs", release.url, session.id);
+    let log = client().get(&url).await;
+    let text = log.body.as_str().unwrap_or_default();
+    assert!(text.contains(r#"{"reason":"complete"}"#), "{log:?}");
+    session.change_state("stop").await;
 }
 
 /// One by a client, which deletes it, one that expires, and one that fails and stays.

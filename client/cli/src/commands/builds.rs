@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use client::Client;
+use client::{Client, ListedBuild};
+use serde_json::json;
 
 use crate::copy::pack;
 use crate::failure::Failure;
-use crate::output::{note, print};
+use crate::output::{Format, document, hint, note, print};
 use crate::progress;
-use crate::text::{bytes, escape, escape_lines};
+use crate::table::Table;
+use crate::text::{age, bytes, escape, escape_lines};
 
 /// Exit code of a build that failed, or of an image that does not exist.
 const NEGATIVE: u8 = 1;
@@ -23,6 +25,16 @@ pub(crate) enum Command {
         /// Another tag; repeat it for several
         #[arg(long)]
         tag: Vec<String>,
+    },
+    /// List the builds of the key, the newest first
+    #[command(visible_alias = "ls")]
+    List {
+        /// Form of the output
+        #[arg(long, short = 'o', value_name = "FORMAT")]
+        output: Option<Format>,
+        /// Number of builds, at most 500
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+        limit: u32,
     },
     /// Print the status of a build; the exit code is 1 if it failed
     Status { id: String },
@@ -49,6 +61,7 @@ pub(crate) async fn run(client: &Client, command: Command) -> Result<u8, Failure
             let id = client.build(&archive, &target, &tag).await?;
             wait(client, &id).await
         }
+        Command::List { output, limit } => list(client, output, limit).await.map(|()| 0),
         Command::Status { id } => {
             let build = client.build_status(&id).await?;
             let error = build.error.as_deref().unwrap_or_default();
@@ -72,6 +85,58 @@ pub(crate) async fn run(client: &Client, command: Command) -> Result<u8, Failure
             Ok(0)
         }
     }
+}
+
+async fn list(client: &Client, format: Option<Format>, limit: u32) -> Result<(), Failure> {
+    let list = client.builds(limit).await?;
+    let left_out = list.total.saturating_sub(list.builds.len() as u64);
+    print(match format {
+        Some(format @ (Format::Json | Format::Yaml)) => {
+            document(&json!({"total": list.total, "builds": list.builds}), format)?
+        }
+        Some(Format::Name) => list
+            .builds
+            .iter()
+            .map(|build| escape(&build.build_id) + "\n")
+            .collect(),
+        Some(Format::Wide) => table(&list.builds, true).render(),
+        None => table(&list.builds, false).render(),
+    })?;
+    if left_out > 0 {
+        hint(&format!(
+            "{left_out} older builds are not shown; --limit shows more"
+        ));
+    }
+    Ok(())
+}
+
+fn table(builds: &[ListedBuild], is_wide: bool) -> Table {
+    if !is_wide {
+        let mut table = Table::new(&["ID", "STATUS", "MODE", "IMAGE", "AGE"]);
+        for listed in builds {
+            let build = listed.build.clone();
+            let (id, mode) = (listed.build_id.clone(), listed.mode.clone());
+            table.row([id, build.status, mode, build.image, age(listed.created_at)]);
+        }
+        return table;
+    }
+    let mut table = Table::new(&[
+        "ID", "STATUS", "MODE", "IMAGE", "SIZE", "AGE", "TAGS", "ERROR",
+    ]);
+    for listed in builds {
+        let build = listed.build.clone();
+        table.row([
+            listed.build_id.clone(),
+            build.status,
+            listed.mode.clone(),
+            build.image,
+            listed.size_bytes.map_or_else(|| "-".into(), bytes),
+            age(listed.created_at),
+            listed.tags.len().to_string(),
+            build.error.unwrap_or_else(|| "-".into()),
+        ]);
+    }
+    table
 }
 
 async fn wait(client: &Client, id: &str) -> Result<u8, Failure> {

@@ -12,6 +12,7 @@ use crate::admin_auth::AdminError;
 use crate::builds::BuildError;
 use crate::events::TooManyStreams;
 use crate::exec_limits::ExecLimitError;
+use crate::logs::TooManyLogs;
 use crate::sandbox_snapshots::SnapshotError;
 use crate::sandboxes::SandboxError;
 use crate::warm_configs::ConfigError;
@@ -55,6 +56,8 @@ pub(crate) enum ApiError {
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Events(#[from] TooManyStreams),
+    #[error(transparent)]
+    Logs(#[from] TooManyLogs),
     #[error(transparent)]
     Admin(#[from] AdminError),
     #[error(transparent)]
@@ -119,6 +122,7 @@ impl ApiError {
             Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),
             Self::Snapshot(error) => error.kind(),
             Self::Events(_) => (StatusCode::TOO_MANY_REQUESTS, "too-many-streams"),
+            Self::Logs(_) => (StatusCode::TOO_MANY_REQUESTS, "too-many-logs"),
             Self::Admin(error) => error.kind(),
             Self::WarmConfig(error) => match error {
                 ConfigError::NotStored => (StatusCode::NOT_FOUND, "config"),

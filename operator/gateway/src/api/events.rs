@@ -1,18 +1,15 @@
 //! `GET /events`: changes of the caller's sandboxes and image builds as server-sent events (HTML,
 //! section 9.2), from a list or from a cursor of an earlier stream.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use crds::ImageBuild;
-use crds::contract::header::API_KEY;
 use futures::stream;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -21,13 +18,10 @@ use shared::index::{Cursor, Entry};
 use super::auth::RateLimitedCaller;
 use super::build::{BuildProgress, progress};
 use super::endpoint::{Endpoint, SANDBOXES};
+use super::event_stream::{api_key, last_event_id, response};
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared};
 use crate::events::{Backlog, Describe, EventStream, KeyCheck, Scope};
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Tells nginx not to collect the response.
-const NOT_BUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
 pub(super) fn endpoint() -> Endpoint {
     Endpoint::new(SANDBOXES, "GET", "/events", get(events))
@@ -93,32 +87,19 @@ async fn events(
     let subscription = api.events.subscribe(&tenant.name, describe.clone())?;
     let since = cursor(&headers, query.after.as_deref());
     let backlog = Backlog::begin(&api.sandboxes.index, scope, since).await;
-    let key = headers.get(API_KEY).and_then(|key| key.to_str().ok());
-    let key = KeyCheck::new(&api.tenants, key.unwrap_or_default(), &tenant.name);
+    let key = KeyCheck::new(&api.tenants, api_key(&headers), &tenant.name);
     let connection = subscription.connection();
     let events = EventStream::new(subscription, backlog, key, describe);
-    let mut response = response(events);
-    response.extensions_mut().insert(connection);
-    Ok(response)
+    let parts = stream::unfold(events, async |mut events| {
+        let part = events.next().await?;
+        Some((part, events))
+    });
+    Ok(response(parts, connection))
 }
 
 /// Reads the cursor. A text that is none, as that of another version, begins with a list.
 fn cursor(headers: &HeaderMap, after: Option<&str>) -> Option<Cursor> {
-    let last = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
-    last.filter(|id| !id.is_empty()).or(after)?.parse().ok()
-}
-
-fn response(events: EventStream) -> Response {
-    let parts = stream::unfold(events, async |mut events| {
-        let part = events.next().await?;
-        Some((Ok::<_, Infallible>(part), events))
-    });
-    let headers = [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-cache"),
-        NOT_BUFFERED,
-    ];
-    (headers, axum::body::Body::from_stream(parts)).into_response()
+    last_event_id(headers).or(after)?.parse().ok()
 }
 
 impl Describe for Api {

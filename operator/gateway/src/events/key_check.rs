@@ -24,8 +24,12 @@ impl KeyCheck {
         }
     }
 
+    pub(crate) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
     /// Returns whether the key is still one of the tenant.
-    pub(super) fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let key = self.key.expose_secret();
         let found = self.tenants.authenticate(Some(key), Timestamp::now());
         found.is_ok_and(|found| found.tenant.name == self.tenant)
@@ -37,7 +41,7 @@ impl KeyCheck {
     }
 
     /// Waits until the API keys have changed.
-    pub(super) async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         // The sender lives in the tenants, so this cannot fail.
         let _ = self.versions.changed().await;
     }

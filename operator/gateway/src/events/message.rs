@@ -6,7 +6,7 @@ use serde::Serialize;
 use shared::index::{Cursor, Deletion, Key, Update};
 
 /// Text that keeps the connection open.
-pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// Message of a hub.
 #[derive(Debug)]

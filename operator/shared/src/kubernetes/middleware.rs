@@ -89,13 +89,16 @@ async fn send(
 type TrackedBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Response body: every frame of a list or watch updates its health. A silent watch ends, as after
-/// its regular timeout, so that the watcher starts it again. Any other body has a time limit.
+/// its regular timeout, so that the watcher starts it again. A followed log ends with its container,
+/// and its reader bounds the silence. Any other body has a time limit.
 fn track(body: Body, request: ApiRequest, vitals: Arc<Diagnostics>) -> TrackedBody {
     let started = Instant::now();
     let frames = stream::try_unfold(BodyStream::new(body), move |mut frames| async move {
         let next = if request.verb == "watch" {
             let next = timeout(WATCH_SILENCE_LIMIT, frames.next()).await;
             next.unwrap_or_default()
+        } else if request.is_followed_log {
+            frames.next().await
         } else {
             let left = RESPONSE_TIMEOUT.saturating_sub(started.elapsed());
             let next = timeout(left, frames.next()).await;
@@ -121,7 +124,7 @@ struct RequestRecorder {
 
 impl Drop for RequestRecorder {
     fn drop(&mut self) {
-        let ApiRequest { verb, resource } = self.request_info;
+        let ApiRequest { verb, resource, .. } = self.request_info;
         let (metrics, took) = (&self.vitals.metrics, self.started.elapsed());
         metrics.record_kubernetes_request(verb, resource, self.outcome, took);
     }

@@ -1,7 +1,7 @@
 //! Verb and resource of a request, read from its method and path (Kubernetes API concepts, resource
 //! URIs).
 
-use http::{Method, Request};
+use http::{Method, Request, Uri};
 
 /// Resources that the operator uses. Any other is `other`, so that the labels stay few.
 const RESOURCES: [&str; 15] = [
@@ -27,6 +27,8 @@ const RESOURCES: [&str; 15] = [
 pub(super) struct ApiRequest {
     pub(super) verb: &'static str,
     pub(super) resource: &'static str,
+    /// The response is a log, and goes on with the container.
+    pub(super) is_followed_log: bool,
 }
 
 impl ApiRequest {
@@ -43,7 +45,11 @@ impl ApiRequest {
             Method::DELETE => "delete",
             _ => "other",
         };
-        Self { verb, resource }
+        Self {
+            verb,
+            resource,
+            is_followed_log: is_followed_log(request.uri()),
+        }
     }
 
     /// Returns whether the request belongs to a watch.
@@ -86,6 +92,11 @@ pub fn known_resource(plural: &str) -> &'static str {
 fn is_watch(query: &str) -> bool {
     let mut pairs = query.split('&');
     pairs.any(|pair| matches!(pair, "watch" | "watch=1" | "watch=true"))
+}
+
+fn is_followed_log(uri: &Uri) -> bool {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    uri.path().ends_with("/log") && pairs.any(|pair| pair == "follow=true")
 }
 
 #[cfg(test)]

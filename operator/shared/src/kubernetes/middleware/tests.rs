@@ -102,6 +102,22 @@ async fn endless_body_times_out_and_silent_watch_ends() {
     assert_eq!(started.elapsed(), WATCH_SILENCE_LIMIT);
 }
 
+#[tokio::test(start_paused = true)]
+async fn followed_log_has_no_time_limit() {
+    let vitals = vitals();
+    let client = instrument(&silent_server(Some(bookmarks)), &vitals, None);
+    let read = async |query: &str| {
+        let request = Request::get(format!("/api/v1/namespaces/ns/pods/a/log?{query}"));
+        let request = request.body(Body::empty()).unwrap();
+        let body = client.send(request).await.unwrap().into_body();
+        let frames = BodyStream::new(body).take(5);
+        frames.collect::<Vec<_>>().await
+    };
+    assert!(read("container=c").await[0].is_err(), "others have one");
+    let frames = read("container=c&follow=true").await;
+    assert!(frames.len() == 5 && frames.iter().all(Result::is_ok));
+}
+
 fn bookmarks() -> ResponseBody {
     ResponseBody::from_stream(futures::stream::repeat(()).then(|()| async {
         tokio::time::sleep(Duration::from_mins(1)).await;
