@@ -44,6 +44,18 @@ export interface Snapshot {
   reason: string | null;
 }
 
+export interface Build {
+  build_id: string;
+  status: string;
+  image: string;
+  error: string | null;
+  tags: string[];
+  mode: "alias" | "append" | "full";
+  created_at: string | null;
+  finished_at: string | null;
+  size_bytes: number | null;
+}
+
 export interface WarmConfig {
   name: string;
   image: string;
@@ -140,6 +152,7 @@ export const api = {
   deleteSnapshot: (id: string) => call<unknown>("DELETE", `snapshots/${path(id)}`),
   startSnapshot: (id: string, session: string) =>
     call<{ runtimes: Runtime[] }>("POST", `snapshots/${path(id)}/start`, session ? { session_id: session } : {}),
+  builds: () => call<{ builds: Build[]; total: number }>("GET", "builds"),
   warmConfigs: () => call<{ configs: WarmConfig[] }>("GET", "api/warm-runtime-configs"),
   usage: () => call<Usage>("GET", "usage"),
 };

@@ -2,6 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import { key, logOut } from "./api";
+import { Builds } from "./builds";
 import { Login } from "./login";
 import { SandboxList } from "./list";
 import { Pools } from "./pools";
@@ -33,6 +34,7 @@ export function App() {
 function content(page: string, id: string) {
   if (page === "sandboxes") return id ? <SandboxPage key={id} id={id} /> : <SandboxList />;
   if (page === "snapshots") return <Snapshots />;
+  if (page === "builds") return <Builds id={id} />;
   if (page === "pools") return <Pools />;
   if (page === "usage") return <Usage />;
   return (
@@ -48,6 +50,7 @@ function Header({ page }: { page: string }) {
     ["sandboxes", "Sandboxes"],
     ["snapshots", "Snapshots"],
     ["pools", "Pools"],
+    ["builds", "Builds"],
     ...(hasUsage ? [["usage", "Usage"]] : []),
   ] as [string, string][];
   return (

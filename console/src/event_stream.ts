@@ -42,8 +42,9 @@ export class EventParser {
   }
 }
 
-/** Reads the events of the caller until the stream ends. Throws if it does not begin, or breaks. */
+/** Reads the events of a path until the stream ends. Throws if it does not begin, or breaks. */
 export async function readEvents(
+  path: string,
   apiKey: string,
   after: string,
   signal: AbortSignal,
@@ -55,14 +56,14 @@ export async function readEvents(
   try {
     const headers: Record<string, string> = { "X-API-Key": apiKey, Accept: "text/event-stream" };
     if (after) headers["Last-Event-ID"] = after;
-    const response = await fetch(gateway + "events", {
+    const response = await fetch(gateway + path, {
       ...options,
       headers,
       signal: AbortSignal.any([signal, silence.signal]),
     });
     if (!response.ok) throw await failure(response);
     if (!response.headers.get("Content-Type")?.startsWith("text/event-stream") || !response.body) {
-      throw new CallError(404, "the gateway has no events");
+      throw new CallError(404, "the gateway does not stream this");
     }
     opened();
     const parser = new EventParser();

@@ -1,12 +1,10 @@
 import { api } from "./api";
 import { commandLine } from "./format";
-import { builds } from "./sandboxes";
-import { useStore } from "./store";
 import { Empty, Problem, useAnswer } from "./ui";
 
 const INTERVAL = 15_000;
 
-/** Pools of warm sandboxes, and image builds that this page has seen. */
+/** Pools of warm sandboxes. */
 export function Pools() {
   const { value, error } = useAnswer(api.warmConfigs, "", INTERVAL);
   return (
@@ -49,44 +47,6 @@ export function Pools() {
           </tbody>
         </table>
       )}
-      <Builds />
-    </>
-  );
-}
-
-const BUILD_STATUS: Record<string, string> = { SUCCESS: "ready", WORKING: "saving", QUEUED: "pending" };
-
-function Builds() {
-  const all = useStore(builds);
-  if (all.size === 0) return null;
-  return (
-    <>
-      <h2 class="section">Image builds</h2>
-      <table class="list plain">
-        <thead>
-          <tr>
-            <th scope="col">Image</th>
-            <th scope="col">Status</th>
-            <th scope="col">Build</th>
-          </tr>
-        </thead>
-        <tbody>
-          {[...all.values()].reverse().map((build) => (
-            <tr key={build.build_id}>
-              <td>
-                <code>{build.image}</code>
-                {build.error && <span class="detail">{build.error}</span>}
-              </td>
-              <td>
-                <span class={`status ${BUILD_STATUS[build.status] ?? "failed"}`}>{build.status.toLowerCase()}</span>
-              </td>
-              <td>
-                <code>{build.build_id}</code>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
     </>
   );
 }

@@ -5,6 +5,8 @@ import { type Runtime, api } from "./api";
 import { describe } from "./errors";
 import { Files } from "./files";
 import { visible } from "./format";
+import { sandboxLog } from "./log_sources";
+import { LogView } from "./log_view";
 import { Overview } from "./overview";
 import { go, link, route } from "./route";
 import { SandboxApi } from "./sandbox_api";
@@ -17,6 +19,7 @@ const TABS = [
   ["", "Overview"],
   ["terminal", "Terminal"],
   ["files", "Files"],
+  ["logs", "Logs"],
 ] as const;
 
 export function SandboxPage({ id }: { id: string }) {
@@ -36,6 +39,7 @@ export function SandboxPage({ id }: { id: string }) {
     if (event.key === "Escape") go("sandboxes");
     if (event.key === "t") go("sandboxes", id, "terminal");
     if (event.key === "f") go("sandboxes", id, "files");
+    if (event.key === "l") go("sandboxes", id, "logs");
   });
   useEffect(() => {
     document.title = runtime ? `${runtime.session_id} – Sandboxes` : "Sandboxes";
@@ -74,9 +78,14 @@ function Part({ runtime, tab }: { runtime: Runtime; tab: string }) {
   const [sandbox, setSandbox] = useState<SandboxApi | null>(null);
   useEffect(() => setSandbox(key ? new SandboxApi(id, key) : null), [id, key]);
   if (tab === "") return <Overview runtime={runtime} sandbox={sandbox} />;
+  if (tab === "logs") return <LogView source={sandboxLog(id)} name={id} />;
   if (runtime.status !== "running") return <NotRunning runtime={runtime} />;
   if (!sandbox) return <div class="skeleton" aria-label="Loading" />;
   return tab === "terminal" ? <Terminals sandbox={sandbox} /> : <Files runtime={runtime} sandbox={sandbox} />;
+}
+
+function isLive(status: Runtime["status"]): boolean {
+  return status === "running" || status === "starting";
 }
 
 function NotRunning({ runtime }: { runtime: Runtime }) {
@@ -119,7 +128,7 @@ function Buttons({ id, session, status }: { id: string; session: string; status:
       setNote(`Snapshot ${made.snapshot_id} has begun.`);
     });
   useEffect(() => (clear(), setNote("")), [status]);
-  const live = status === "running" || status === "starting";
+  const live = isLive(status);
   return (
     <div class="actions">
       <div class="buttons">

@@ -114,7 +114,7 @@ async function run(apiKey: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     try {
       stream.begin();
-      await readEvents(apiKey, stream.cursor, signal, () => setConnection("live"), (event) => {
+      await readEvents("events", apiKey, stream.cursor, signal, () => setConnection("live"), (event) => {
         if (!signal.aborted && stream.apply(event)) backoff = BACKOFF.first;
       });
     } catch (error) {

@@ -5,5 +5,6 @@
 
 mod events;
 mod fixture;
+mod logs;
 mod recovery;
 mod terminals;

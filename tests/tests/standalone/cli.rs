@@ -2,6 +2,7 @@
 
 mod copies;
 mod first_minutes;
+mod logs;
 mod ports;
 mod states;
 mod terminals;

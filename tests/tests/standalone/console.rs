@@ -3,6 +3,7 @@
 
 mod first_minutes;
 mod list;
+mod logs;
 mod terminal;
 
 use axum::Router;
