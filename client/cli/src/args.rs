@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    builds, cp, describe, exec, list, logs, open, port, run, snapshots, state, top,
+    builds, cp, describe, doctor, exec, list, logs, open, port, run, snapshots, state, top,
 };
 use crate::failure::TOOL_FAILED;
 
@@ -79,6 +79,8 @@ pub(crate) enum Command {
     /// Build images and follow builds
     #[command(subcommand)]
     Builds(builds::Command),
+    /// Check an installation through a kubeconfig, and say how to repair it
+    Doctor(doctor::Args),
     /// Print a completion script for a shell
     Completion { shell: Shell },
     /// Print the version

@@ -3,6 +3,7 @@
 pub(crate) mod builds;
 pub(crate) mod cp;
 pub(crate) mod describe;
+pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod list;
 pub(crate) mod logs;
@@ -25,6 +26,11 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Version => {
             let text = format!("sandbox {}\n", env!("CARGO_PKG_VERSION"));
             return output::print(text).map(|()| 0);
+        }
+        Command::Doctor(args) => {
+            let url = cli.access.api_url.as_deref().unwrap_or_default();
+            let gateway = (!url.is_empty()).then(|| connect::client(&cli.access));
+            return doctor::run(gateway, args).await;
         }
         _ => {}
     }
@@ -50,7 +56,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Snapshot(command) => snapshots::run(client, command).await,
         Command::Fork(args) => snapshots::fork(client, args).await,
         Command::Top(args) => top::run(client, &args).await,
-        Command::Completion { .. } | Command::Version => Ok(()),
+        Command::Completion { .. } | Command::Doctor(_) | Command::Version => Ok(()),
     }
     .map(|()| 0)
 }

@@ -4,7 +4,9 @@ use tests::binaries::root;
 use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
-use crate::{admin, builds, dns, generated_files, idle, isolation, limits, rbac, render, upgrade};
+use crate::{
+    admin, builds, dns, doctor, generated_files, idle, isolation, limits, rbac, render, upgrade,
+};
 use tests::cli_tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,6 +35,8 @@ async fn the_charts_on_a_real_cluster() {
     steps.done("the first session");
     helm(&["test", NAME, "--namespace", NAMESPACE]);
     steps.done("helm test");
+    doctor::finds_nothing_wrong(&release);
+    steps.done("doctor");
     admin::configs(&release).await;
     rbac::every_verb_has_its_scene(&release).await;
     steps.done("scenes for verbs");

@@ -8,6 +8,7 @@ mod admin;
 mod audit;
 mod builds;
 mod dns;
+mod doctor;
 mod generated_files;
 mod idle;
 mod images;

@@ -1,0 +1,52 @@
+//! The checks, in the order of the report. Each is pure and has one file.
+
+mod api_server;
+mod certificates;
+mod clock;
+mod crds;
+mod deployments;
+mod dns;
+mod keys;
+mod lease;
+mod namespace;
+mod network;
+mod nodes;
+mod quota;
+mod rights;
+mod runtime_class;
+mod service;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use super::facts::Facts;
+use super::finding::{Finding, Outcome};
+
+type Check = fn(&Facts) -> Outcome;
+
+const CHECKS: [(&str, Check); 19] = [
+    ("api-server", api_server::check),
+    ("clock", clock::check),
+    ("nodes", nodes::check),
+    ("crds", crds::check),
+    ("controller", deployments::controller),
+    ("gateway", deployments::gateway),
+    ("lease", lease::check),
+    ("rbac", rights::check),
+    ("root-key", keys::root_key),
+    ("api-keys", keys::api_keys),
+    ("namespace", namespace::check),
+    ("quota", quota::check),
+    ("storage", storage::check),
+    ("runtime-class", runtime_class::check),
+    ("network-policies", network::check),
+    ("service", service::check),
+    ("ingress", certificates::ingress),
+    ("certificates", certificates::check),
+    ("dns", dns::check),
+];
+
+pub(super) fn run(facts: &Facts) -> Vec<Finding> {
+    let finding = |(id, check): (&'static str, Check)| Finding::new(id, check(facts));
+    CHECKS.into_iter().map(finding).collect()
+}
