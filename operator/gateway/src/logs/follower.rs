@@ -287,13 +287,11 @@ impl Follower {
     }
 
     async fn send(&self, event: String) -> Result<(), Gone> {
-        match self.events.send_timeout(event.into(), READ_TIMEOUT).await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                self.connection.abort();
-                Err(Gone)
-            }
-        }
+        let sent = self.events.send_timeout(event.into(), READ_TIMEOUT).await;
+        sent.map_err(|_| {
+            self.connection.abort();
+            Gone
+        })
     }
 
     fn ensure_wanted(&self) -> Result<(), Gone> {
