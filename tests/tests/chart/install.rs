@@ -5,7 +5,8 @@ use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
 use crate::{
-    admin, builds, dns, doctor, generated_files, idle, isolation, limits, rbac, render, upgrade,
+    admin, builds, dns, doctor, generated_files, idle, isolation, limits, packages, rbac, render,
+    upgrade,
 };
 use tests::cli_tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
@@ -17,6 +18,7 @@ async fn the_charts_on_a_real_cluster() {
     render::values_that_cannot_work_are_refused_with_a_sentence();
     render::values_of_an_earlier_chart_that_lack_one_are_refused_or_do_without();
     generated_files::the_manifests_are_the_rendered_chart();
+    packages::the_package_is_complete();
     render::urls_of_every_form_have_their_hosts();
     render::roles_of_users_are_aggregated();
     render::controller_has_a_pod_disruption_budget();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use tests::cli_tools::{run_checked, text};
+use tests::cli_tools::{helm, run_checked, text};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -83,6 +83,49 @@ fn images_of_two_architectures_are_one_archive() {
         assert_eq!(config["rootfs"]["diff_ids"][0], diff);
         assert!(unpacked.windows(2).any(|bytes| bytes == machine));
     }
+}
+
+/// `hack/package` with such programs: every file has its checksum, also in the manifest for krew. Needs Helm.
+pub(crate) fn the_package_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arch, machine) in PROGRAMS {
+        let programs = folder.path().join("programs").join(arch);
+        fs::create_dir_all(&programs).unwrap();
+        for name in ["operator", "executor", "standalone"] {
+            let program = programs.join(format!("sandbox-{name}"));
+            fs::write(program, [&[0; 18][..], &machine].concat()).unwrap();
+        }
+        fs::write(programs.join("sandbox"), machine).unwrap();
+    }
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (programs, out) = (format!("PROGRAMS={}", path("programs")), path("out"));
+    let url = "https://example.com/releases";
+    let variables = [&programs, &format!("URL={url}"), "PROFILE=", "VERSION="];
+    run_checked(
+        "env",
+        &[&variables[..], &["hack/package", &out][..]].concat(),
+    );
+
+    let read = |name: &str| fs::read(Path::new(&out).join(name)).unwrap();
+    let sums = String::from_utf8(read("SHA256SUMS")).unwrap();
+    let sums: BTreeMap<&str, &str> = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap())
+        .map(|(sum, name)| (name, sum))
+        .collect();
+    // Charts, archives of five names, images, bills of materials, and the manifest.
+    assert_eq!(sums.len(), 2 + 5 * PROGRAMS.len() + 2 + 4 + 1);
+    for (name, sum) in &sums {
+        assert_eq!(sha256(&read(name)), *sum, "{name}");
+    }
+    let krew: Value = serde_yaml::from_slice(&read("krew.yaml")).unwrap();
+    for platform in krew["spec"]["platforms"].as_array().unwrap() {
+        let uri = platform["uri"].as_str().unwrap();
+        let archive = uri.strip_prefix(url).unwrap().trim_start_matches('/');
+        assert_eq!(platform["sha256"], sums[archive]);
+    }
+    let chart = path(&format!("out/sandbox-operator-{VERSION}.tgz"));
+    assert!(helm(&["show", "chart", &chart]).contains("name: sandbox-operator\n"));
 }
 
 fn files(archive: &Path) -> BTreeMap<String, Vec<u8>> {
