@@ -43,11 +43,11 @@ fn images_contain_only_their_program() {
     }
 }
 
-/// Any file passes for a program here.
+/// Any program will do.
 fn make(kind: &str, out: &Path) {
     let made = Command::new(file("hack/image"))
         .arg(kind)
-        .arg(file("LICENSE"))
+        .arg("/bin/sh")
         .arg(out)
         .status();
     assert!(made.unwrap().success());
