@@ -2,7 +2,7 @@
 //! the workspace always do.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
@@ -37,17 +37,33 @@ async fn started(name: &str, mib: u32) -> Session {
 
 const PROCESSES: &str = "grep -lsx python3 /proc/[0-9]*/comm | xargs -r grep -ls urandom | wc -l";
 
-/// The process of CRIU in a Pod.
-fn criu(pod: &Pod) -> Option<String> {
-    let uid = pod.uid()?;
+/// Directory in `/proc` of the supervisor of a Pod.
+fn supervisor(pod: &Pod) -> PathBuf {
+    let uid = pod.uid().unwrap();
     let cgroups = [uid.clone(), uid.replace('-', "_")];
-    fs::read_dir("/proc").unwrap().find_map(|entry| {
-        let path = entry.unwrap().path();
-        let words = fs::read(path.join("cmdline")).ok()?;
-        let is_criu = words.split(|byte| *byte == 0).any(|word| word == b"swrk");
+    let processes = fs::read_dir("/proc").unwrap();
+    let found = processes.flatten().map(|entry| entry.path()).find(|path| {
         let of = fs::read_to_string(path.join("cgroup")).unwrap_or_default();
-        let is_own = is_criu && cgroups.iter().any(|own| of.contains(own));
-        is_own.then(|| path.file_name().unwrap().to_string_lossy().into_owned())
+        cgroups.iter().any(|own| of.contains(own)) && has_word(path, b"supervise")
+    });
+    found.expect("the Pod has a supervisor")
+}
+
+/// Returns whether this is a word of the command line of a process.
+fn has_word(process: &Path, word: &[u8]) -> bool {
+    let line = fs::read(process.join("cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|other| other == word)
+}
+
+/// Process id of a CRIU that the supervisor has started. It may run for a fraction of a second, so no
+/// other process is looked at.
+fn criu(supervisor: &Path) -> Option<String> {
+    let threads = fs::read_dir(supervisor.join("task")).ok()?;
+    threads.flatten().find_map(|thread| {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let mut children = children.split_whitespace();
+        let is_criu = |child: &&str| has_word(&Path::new("/proc").join(child), b"swrk");
+        children.find(is_criu).map(str::to_owned)
     })
 }
 
@@ -56,10 +72,10 @@ fn criu(pod: &Pod) -> Option<String> {
 async fn killed_save_keeps_the_files_and_says_why() {
     let ns = TestNamespace::of_gateway().await;
     let session = started("criu-killed", 300).await;
-    let pod = ns.get::<Pod>(&session.id).await;
+    let supervisor = supervisor(&ns.get(&session.id).await);
     let killing = tokio::task::spawn_blocking(move || {
         for _ in 0..POLLS {
-            if let Some(pid) = criu(&pod) {
+            if let Some(pid) = criu(&supervisor) {
                 run_checked("kill", &["-KILL", &pid]);
                 return true;
             }
