@@ -1,22 +1,10 @@
 //! Output of a sandbox: `GET /runtime/{runtime_id}/logs`, continued when the connection breaks.
 
-use std::time::Duration;
-
-use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
 
-use crate::api::Repeat;
-use crate::backoff::Backoff;
-use crate::events::NO_PATH;
-use crate::events::sse::EventReader;
+use crate::events::resumed::{Endpoint, ResumedStream};
 use crate::{Client, Error};
-
-/// The gateway answers within ten seconds.
-const OPEN_TIMEOUT: Duration = Duration::from_mins(1);
-/// Time for which a broken stream is opened again.
-const RECOVERY_LIMIT: Duration = Duration::from_mins(5);
 
 /// Part of the output of a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,13 +58,7 @@ pub enum LogEvent {
 
 /// Log of a sandbox. Opens itself again after the last line that it returned.
 #[derive(Debug)]
-pub struct LogStream {
-    client: Client,
-    runtime_id: String,
-    options: LogOptions,
-    cursor: Option<String>,
-    reader: Option<EventReader>,
-}
+pub struct LogStream(ResumedStream);
 
 #[derive(Deserialize)]
 struct End {
@@ -86,15 +68,23 @@ struct End {
 impl Client {
     /// Opens the log of a sandbox. [`Error::Unsupported`] if the gateway has no logs.
     pub async fn logs(&self, runtime_id: &str, options: LogOptions) -> Result<LogStream, Error> {
-        let mut stream = LogStream {
-            client: self.clone(),
-            runtime_id: runtime_id.into(),
-            options,
-            cursor: None,
-            reader: None,
+        let LogOptions {
+            tail,
+            follow,
+            previous,
+        } = options;
+        let mut query = vec![
+            ("follow", follow.to_string()),
+            ("previous", previous.to_string()),
+        ];
+        query.extend(tail.map(|tail| ("tail", tail.to_string())));
+        let endpoint = Endpoint {
+            content: "logs",
+            path: vec!["runtime".into(), runtime_id.into(), "logs".into()],
+            query,
+            runtime_id: Some(runtime_id.into()),
         };
-        stream.open().await?;
-        Ok(stream)
+        Ok(LogStream(ResumedStream::open(self, endpoint).await?))
     }
 }
 
@@ -102,84 +92,21 @@ impl LogStream {
     /// Returns the next event. After a broken connection the stream goes on with the next line; an
     /// error if it cannot be opened within five minutes.
     pub async fn next(&mut self) -> Result<LogEvent, Error> {
-        let mut backoff = Backoff::new(RECOVERY_LIMIT);
         loop {
-            let Some(reader) = &mut self.reader else {
-                if let Err(error) = self.open().await
-                    && (!error.is_temporary() || !backoff.wait().await)
-                {
-                    return Err(error);
-                }
-                continue;
-            };
-            let raw = match reader.next().await {
-                Ok(Some(raw)) => raw,
-                Err(error @ Error::Protocol(..)) => return Err(error),
-                Ok(None) | Err(_) => {
-                    self.reader = None;
-                    // A gateway that ends each stream at once is not asked without pause.
-                    if !backoff.wait().await {
-                        return Err(Error::Unavailable("the log is cut at once".into()));
-                    }
-                    continue;
-                }
-            };
-            let invalid = |error: serde_json::Error| {
-                Error::Protocol(self.client.url().into(), format!("{}: {error}", raw.name))
-            };
+            let raw = self.0.next().await?;
+            let invalid = |error: serde_json::Error| self.0.invalid(&raw.name, &error);
             match raw.name.as_str() {
                 "line" => {
                     let line = serde_json::from_str(&raw.data).map_err(invalid)?;
-                    self.cursor = raw.id.or(self.cursor.take());
                     return Ok(LogEvent::Line(line));
                 }
                 "end" => {
                     let end: End = serde_json::from_str(&raw.data).map_err(invalid)?;
-                    self.reader = None;
+                    self.0.end();
                     return Ok(LogEvent::End(end.reason));
                 }
                 _ => {}
             }
-        }
-    }
-
-    async fn open(&mut self) -> Result<(), Error> {
-        let LogOptions {
-            tail,
-            follow,
-            previous,
-        } = self.options;
-        let tail = tail.map(|tail| tail.to_string());
-        let mut query = vec![
-            ("follow", if follow { "true" } else { "false" }),
-            ("previous", if previous { "true" } else { "false" }),
-        ];
-        query.extend(tail.iter().map(|tail| ("tail", tail.as_str())));
-        let path = ["runtime", &self.runtime_id, "logs"];
-        let request = || {
-            let request = self.client.request(Method::GET, &path, &query);
-            match &self.cursor {
-                Some(cursor) => request.header("Last-Event-ID", cursor),
-                None => request,
-            }
-        };
-        let sent = timeout(OPEN_TIMEOUT, self.client.send(Repeat::Temporary, request)).await;
-        let sent = sent.map_err(|_| Error::Unavailable("no answer to /logs".into()))?;
-        let response = sent.map_err(|error| self.explain(error))?;
-        self.reader = Some(EventReader::new(response));
-        Ok(())
-    }
-
-    fn explain(&self, error: Error) -> Error {
-        let Error::Rejected { status, detail, .. } = &error else {
-            return error;
-        };
-        match *status {
-            StatusCode::NOT_FOUND if detail == NO_PATH => {
-                Error::Unsupported("the gateway has no logs".into())
-            }
-            StatusCode::NOT_FOUND => Error::NotFound(format!("sandbox {}", self.runtime_id)),
-            _ => error,
         }
     }
 }

@@ -38,7 +38,8 @@ impl Gateway {
         let target = self.0.proxy.target(&request, local);
         let known = target.as_ref().ok();
         let traces = self.0.config.vitals.traces.get();
-        let route = matches!(known, Some(Target::Api)).then(|| fixed_route(request.uri().path()));
+        let is_traced_call = traces.is_some() && matches!(known, Some(Target::Api));
+        let route = is_traced_call.then(|| fixed_route(request.uri().path()));
         let trace = RequestTrace::begin(traces, &mut request, known, route.flatten());
         let span = span(known, &trace.id);
         let record = RequestRecord::begin(&self.0.metrics, &request, known, client.ip, trace);
