@@ -20,7 +20,7 @@ const RECOVERY_LIMIT: Duration = Duration::from_mins(5);
 /// Address of a stream.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    /// What the stream has, for messages: events or logs.
+    /// Content of the stream, for messages: events or logs.
     pub(crate) content: &'static str,
     pub(crate) path: Vec<String>,
     pub(crate) query: Vec<(&'static str, String)>,
