@@ -57,10 +57,24 @@ pub struct RuntimeInfo {
     pub working_dir: Option<String>,
     #[serde(default = "one")]
     pub resource_factor: f64,
+    /// CPU that it requests while it has a Pod, in thousandths of a core. This and the next three are
+    /// absent in older gateways.
+    #[serde(default)]
+    pub requested_cpu_millicores: Option<u64>,
+    /// Bytes.
+    #[serde(default)]
+    pub requested_memory_bytes: Option<u64>,
     #[serde(default)]
     pub runtime_class: Option<String>,
     #[serde(default)]
     pub created_at: Option<Timestamp>,
+    /// Begin of the present run.
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    /// End of the last request that the answering replica of the gateway forwarded. Absent while one
+    /// is open, and unless the sandbox runs.
+    #[serde(default)]
+    pub idle_since: Option<Timestamp>,
 }
 
 /// State that a pause kept or a start restored.

@@ -27,8 +27,14 @@ export interface Runtime {
   image: string | null;
   working_dir: string | null;
   resource_factor: number;
+  requested_cpu_millicores?: number | null;
+  requested_memory_bytes?: number | null;
   runtime_class: string | null;
   created_at: string | null;
+  /** Begin of the present run. */
+  started_at?: string | null;
+  /** End of the last request. Null: one is open, or the sandbox does not run. */
+  idle_since?: string | null;
 }
 
 export interface Snapshot {
@@ -144,6 +150,7 @@ const path = encodeURIComponent;
 
 export const api = {
   list: () => call<{ runtimes: Runtime[] }>("GET", "list"),
+  idle: () => call<{ idle_since: Record<string, string | null> }>("GET", "list/idle"),
   runtime: (id: string) => call<Runtime>("GET", `runtime/${path(id)}`),
   start: (request: Record<string, unknown>) => call<Runtime>("POST", "start", request),
   change: (verb: "pause" | "resume" | "stop", id: string) => call<Runtime>("POST", verb, { runtime_id: id }),

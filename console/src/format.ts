@@ -1,5 +1,7 @@
 // Values as short texts.
 
+import type { Runtime } from "./api";
+
 export function age(from: string | null | undefined, now: number): string {
   const start = from ? Date.parse(from) : NaN;
   if (Number.isNaN(start)) return "–";
@@ -43,6 +45,38 @@ export function shortImage(image: string | null): string {
 
 export function factor(value: number): string {
   return `${Number(value.toFixed(2))}×`;
+}
+
+const GIB = 2 ** 30;
+
+/** Small numbers have two digits after the point, large ones none. */
+const rounded = (value: number) => String(Number(value.toFixed(value < 10 ? 2 : 0)));
+
+/** CPU and memory that a sandbox requests while it has a Pod. */
+export function requests({ requested_cpu_millicores: cpu, requested_memory_bytes: memory }: Runtime): string {
+  if (cpu == null || memory == null) return "–";
+  return `${rounded(cpu / 1000)} cores, ${rounded(memory / GIB)} GiB`;
+}
+
+/** Core hours and GiB hours of the present run by its requests; `null` without a run. */
+export function cost(runtime: Runtime, now: number): { core: number; gib: number } | null {
+  const { requested_cpu_millicores: cpu, requested_memory_bytes: memory, started_at: start } = runtime;
+  if (cpu == null || memory == null || !start) return null;
+  const hours = Math.max(0, now - Date.parse(start)) / 3_600_000;
+  return { core: (hours * cpu) / 1000, gib: (hours * memory) / GIB };
+}
+
+/** The cost as one text for each of its units. */
+export function costTexts(runtime: Runtime, now: number): [core: string, gib: string] | null {
+  const hours = cost(runtime, now);
+  return hours && [`${rounded(hours.core)} core h`, `${rounded(hours.gib)} GiB h`];
+}
+
+/** Idle time. The last minute is shown as activity: the page asks for no later time than that. */
+export function idle({ status, idle_since: since }: Runtime, now: number): string {
+  if (status !== "running" || since === undefined) return "–";
+  if (since === null || now - Date.parse(since) < 60_000) return "active";
+  return age(since, now);
 }
 
 export function commandLine(command: string | string[] | null): string {

@@ -1,25 +1,31 @@
 // All sandboxes of the key, live.
 
 import { memo } from "preact/compat";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Runtime } from "./api";
-import { age, factor, shortImage, visible } from "./format";
+import { age, cost, costTexts, factor, idle, requests, shortImage, time, visible } from "./format";
 import { go, link } from "./route";
-import { clock, connection, connectionError, loaded, sandboxes } from "./sandboxes";
+import { clock, connection, connectionError, loaded, refreshIdle, sandboxes } from "./sandboxes";
 import { StartDialog } from "./start";
 import { useStore } from "./store";
 import { Empty, Problem, Status, usePageKey } from "./ui";
 
-type Column = "session" | "status" | "age" | "image" | "size";
+type Column = "session" | "status" | "age" | "image" | "size" | "idle" | "cost";
+
+/** Activity is no event, so the page asks for it: seldom, as there may be hundreds of pages. */
+const IDLE_INTERVAL = 30_000;
 
 const ORDER = ["error", "starting", "running", "paused", "stopped"];
 
-const COMPARE: Record<Column, (a: Runtime, b: Runtime) => number> = {
+const COMPARE: Record<Column, (a: Runtime, b: Runtime, now: number) => number> = {
   session: (a, b) => a.session_id.localeCompare(b.session_id),
   status: (a, b) => ORDER.indexOf(a.status) - ORDER.indexOf(b.status),
   age: (a, b) => (b.created_at ?? "").localeCompare(a.created_at ?? ""),
   image: (a, b) => shortImage(a.image).localeCompare(shortImage(b.image)),
   size: (a, b) => b.resource_factor - a.resource_factor,
+  // Those that do not run come last.
+  idle: (a, b) => (a.idle_since || "~").localeCompare(b.idle_since || "~"),
+  cost: (a, b, now) => (cost(b, now)?.core ?? -1) - (cost(a, now)?.core ?? -1),
 };
 
 const HEADS: [Column, string][] = [
@@ -27,6 +33,8 @@ const HEADS: [Column, string][] = [
   ["status", "Status"],
   ["image", "Image"],
   ["size", "Size"],
+  ["idle", "Idle"],
+  ["cost", "Cost"],
   ["age", "Age"],
 ];
 
@@ -44,6 +52,14 @@ export function SandboxList() {
   const filter = useRef<HTMLInputElement>(null);
   const rows = useRef<HTMLTableSectionElement>(null);
   const change = (part: Partial<typeof kept>) => setView((kept = { ...view, ...part }));
+
+  useEffect(() => {
+    // A failure is that of the stream too, which says so. The next question is the repetition.
+    const refresh = () => document.hidden || void refreshIdle().catch(() => undefined);
+    refresh();
+    const timer = setInterval(refresh, IDLE_INTERVAL);
+    return () => clearInterval(timer);
+  }, []);
 
   usePageKey((event) => {
     if (event.key === "/") filter.current?.focus();
@@ -95,7 +111,7 @@ export function SandboxList() {
           </thead>
           <tbody ref={rows}>
             {shown.map((runtime) => (
-              <Row key={runtime.runtime_id} runtime={runtime} age={age(runtime.created_at, now)} />
+              <Row key={runtime.runtime_id} runtime={runtime} {...texts(runtime, now)} />
             ))}
           </tbody>
         </table>
@@ -135,8 +151,9 @@ function select(all: ReadonlyMap<string, Runtime>, view: typeof kept): Runtime[]
   };
   const compare = COMPARE[view.sort];
   const sign = view.reverse ? -1 : 1;
+  const now = Date.now();
   const found = [...all.values()].filter(matches);
-  return found.sort((a, b) => sign * compare(a, b) || a.runtime_id.localeCompare(b.runtime_id));
+  return found.sort((a, b) => sign * compare(a, b, now) || a.runtime_id.localeCompare(b.runtime_id));
 }
 
 function moveFocus(rows: HTMLElement | null, by: number): void {
@@ -166,7 +183,13 @@ function Head(props: { column: Column; text: string; view: typeof kept; change(p
   );
 }
 
-const Row = memo(function Row({ runtime, age }: { runtime: Runtime; age: string }) {
+/** What changes with time, as texts: a row is drawn again only if one of them is another. */
+function texts(runtime: Runtime, now: number) {
+  const [core, gib] = costTexts(runtime, now) ?? ["–", ""];
+  return { age: age(runtime.created_at, now), idle: idle(runtime, now), core, gib };
+}
+
+const Row = memo(function Row({ runtime, age, idle, core, gib }: { runtime: Runtime } & ReturnType<typeof texts>) {
   const { runtime_id: id, session_id: session, status, status_detail: detail } = runtime;
   return (
     <tr onClick={(event) => (event.target as HTMLElement).closest("a") || go("sandboxes", id)}>
@@ -191,6 +214,13 @@ const Row = memo(function Row({ runtime, age }: { runtime: Runtime; age: string 
       </td>
       <td class="size" title="Resources: multiples of the installation's standard size">
         {factor(runtime.resource_factor)}
+      </td>
+      <td class="idle" title={idle === "–" ? "" : `Last request through the gateway: ${time(runtime.idle_since)}`}>
+        {idle}
+      </td>
+      <td class="cost" title={`Requests ${requests(runtime)} while it runs. Hours since its last start.`}>
+        {core}
+        {gib && <span class="detail">{gib}</span>}
       </td>
       <td class="age">{age}</td>
     </tr>

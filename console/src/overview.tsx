@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Runtime } from "./api";
 import { sentence } from "./errors";
-import { age, bytes, commandLine, duration, factor, time } from "./format";
+import { age, bytes, commandLine, costTexts, duration, factor, requests, time } from "./format";
 import { type SandboxApi, type ServerInfo, portUrl } from "./sandbox_api";
 import { clock, history } from "./sandboxes";
 import { useStore } from "./store";
@@ -57,10 +57,13 @@ function About({ runtime }: { runtime: Runtime }) {
     ["Command", <code>{commandLine(runtime.command)}</code>],
     ["Directory", <code>{runtime.working_dir ?? "–"}</code>],
     ["Size", `${factor(runtime.resource_factor)} of the standard`],
+    ["Requests", requests(runtime)],
     ["Created", <span title={time(runtime.created_at)}>{age(runtime.created_at, now)} ago</span>],
     ["Restarts", restarts(runtime)],
     ["Pod", runtime.pod_status],
   ];
+  const hours = costTexts(runtime, now);
+  if (hours) rows.push(["Cost", `${hours.join(", ")} since the last start`]);
   if (runtime.runtime_class) rows.push(["Runtime class", runtime.runtime_class]);
   const { persisted, restored } = runtime;
   if (persisted) {

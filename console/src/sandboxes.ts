@@ -69,8 +69,30 @@ export function put(next: Runtime, at = new Date().toISOString()): void {
   // Events have no session key and no log; what a call has answered is kept.
   const key = next.session_api_key ?? last?.session_api_key;
   const logs = next.pod_logs ?? last?.pod_logs;
-  known.set(id, { ...next, ...(key ? { session_api_key: key } : {}), ...(logs ? { pod_logs: logs } : {}) });
+  const idle = next.idle_since === undefined ? {} : { idle_since: lastActivity(last, next) };
+  known.set(id, { ...next, ...idle, ...(key ? { session_api_key: key } : {}), ...(logs ? { pod_logs: logs } : {}) });
   record(last, next, at);
+  publish();
+}
+
+/** The latest activity that a gateway has told of: each replica knows its own requests only. */
+function lastActivity(last: Runtime | undefined, { status, idle_since: since }: Runtime): string | null {
+  if (status !== "running") return null;
+  const told = since ?? new Date().toISOString();
+  return last?.idle_since && last.idle_since > told ? last.idle_since : told;
+}
+
+/** Reads the idle times anew, which no event tells. */
+export async function refreshIdle(): Promise<void> {
+  // A list that is polled has them, and one that is not current shows old ones.
+  if (connection.get() !== "live") return;
+  const { idle_since: told } = await api.idle();
+  for (const [id, since] of Object.entries(told)) {
+    const last = known.get(id);
+    // What has begun to run or has ended meanwhile is for its event to tell.
+    if (last?.status !== "running") continue;
+    known.set(id, { ...last, idle_since: lastActivity(last, { ...last, idle_since: since }) });
+  }
   publish();
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -87,6 +87,22 @@ impl Clients {
         );
         Ok(())
     }
+}
+
+/// Calls a path as many times, one after the other, and returns the bytes of one answer.
+pub(crate) async fn call(gateway: SocketAddr, path: &str, times: u32) -> anyhow::Result<usize> {
+    let mut answer = Vec::new();
+    for _ in 0..times {
+        let mut stream = TcpStream::connect(gateway).await?;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await?;
+        answer.clear();
+        stream.read_to_end(&mut answer).await?;
+        anyhow::ensure!(answer.starts_with(b"HTTP/1.1 200"), "no answer of {path}");
+    }
+    Ok(answer.len())
 }
 
 async fn read(stream: TcpStream, seen: Arc<Seen>) -> anyhow::Result<()> {

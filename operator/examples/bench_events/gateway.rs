@@ -83,6 +83,7 @@ fn sandbox(keys: &Keys, number: u32) -> serde_json::Result<Sandbox> {
         "spec": {"session": {"tenant": TENANT, "id": session},
             "image": "ghcr.io/openhands/agent-server:1", "workingDir": "/workspace/project",
             "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"]},
-        "status": {"phase": "Starting", "reason": "CreatingPod", "podStatus": "Pending"},
+        "status": {"phase": "Running", "reason": "Ready", "podStatus": "Ready", "podIP": "10.0.0.1",
+            "startedAt": "2026-01-02T03:04:06Z", "readyAt": "2026-01-02T03:04:07Z"},
     }))
 }

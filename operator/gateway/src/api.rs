@@ -21,6 +21,7 @@ mod info;
 mod logs;
 mod openapi;
 mod rate_limit;
+mod resources;
 mod route_tag;
 mod sandbox_snapshots;
 mod session;
@@ -29,6 +30,7 @@ mod state_change;
 mod tenant_limits;
 mod usage;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -36,6 +38,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use http::{Method, Request, Response, StatusCode, Uri};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
@@ -50,6 +53,8 @@ use super::warm_configs::WarmConfigStore;
 use super::{GatewayConfig, Tenants};
 use endpoint::{Access, Endpoint, OPERATION};
 use shared::image_builds::ImageBuilds;
+use shared::index::Key;
+use shared::resources::ResourceDefaults;
 use shared::tenants::TenantError;
 
 pub(super) use error::{ApiError, OutcomeTag, error_response};
@@ -67,8 +72,18 @@ pub(super) struct Api {
     snapshots: Snapshots,
     events: Arc<Events>,
     logs: Arc<Logs>,
+    requests: Arc<dyn ForwardedRequests>,
+    /// Resources of sandboxes that set none.
+    resources: ResourceDefaults,
     /// `None` without a password.
     admin: Option<Arc<AdminAuth>>,
+}
+
+/// Requests that this replica has forwarded to sandboxes.
+pub(super) trait ForwardedRequests: Debug + Send + Sync {
+    /// End of the last one, or else the start of this replica, which knows of no earlier one. `None`
+    /// while one is open.
+    fn idle_since(&self, sandbox: &Key) -> Option<Timestamp>;
 }
 
 type Shared = State<Arc<Api>>;
@@ -80,6 +95,7 @@ impl Api {
         tenants: Tenants,
         builds: Arc<Builds>,
         (events, logs): (Arc<Events>, Arc<Logs>),
+        requests: Arc<dyn ForwardedRequests>,
     ) -> Self {
         let settings = &sandboxes.config.settings;
         let password = settings.admin_password.clone();
@@ -90,11 +106,13 @@ impl Api {
             configs: WarmConfigStore::new(client, &sandboxes.config),
             snapshots: Snapshots::new(client, &sandboxes.config.namespace),
             admin: admin.map(Arc::new),
+            resources: sandboxes.config.resources(),
             sandboxes,
             tenants,
             builds,
             events,
             logs,
+            requests,
         }
     }
 
@@ -109,6 +127,7 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
     all.extend(state_change::endpoints());
     all.extend(session::list_endpoints());
     all.extend([
+        session::idle_endpoint(),
         session::runtime_endpoint(),
         batch::endpoint(),
         session::endpoint(),

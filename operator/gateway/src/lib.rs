@@ -31,9 +31,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use futures::future::{BoxFuture, OptionFuture};
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use api::ForwardedRequests;
 use builds::Builds;
 use builds::index::BuildIndex;
 use client_memory::ClientMemory;
@@ -101,7 +103,7 @@ impl Gateway {
         let logs = Arc::new(Logs::new(client, sandboxes.clone()));
         let (of, known) = (sandboxes.clone(), tenants.clone());
         let streams = (events.clone(), logs.clone());
-        let api = api::Api::new(client, of, known, builds.clone(), streams);
+        let api = api::Api::new(client, of, known, builds.clone(), streams, proxy.clone());
         let api = api::router(api);
         let mcp = config.settings.mcp.then(|| {
             let backend = Backend::new(api.clone(), proxy.clone(), sandboxes);
@@ -133,6 +135,12 @@ impl Gateway {
 
     pub fn traffic_of(&self, sandbox: &Key) -> Traffic {
         self.0.proxy.upstreams.traffic(sandbox)
+    }
+}
+
+impl ForwardedRequests for Proxy {
+    fn idle_since(&self, sandbox: &Key) -> Option<Timestamp> {
+        self.upstreams.idle_since(sandbox)
     }
 }
 

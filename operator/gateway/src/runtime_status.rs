@@ -48,6 +48,11 @@ pub fn is_stopped(entry: &Entry) -> bool {
     lifecycle(entry) == RuntimeStatus::Stopped
 }
 
+/// Returns whether requests to the sandbox are answered.
+pub fn is_running(entry: &Entry) -> bool {
+    lifecycle(entry) == RuntimeStatus::Running
+}
+
 /// Returns whether a start of the session would create another sandbox.
 pub fn is_ended(entry: &Entry) -> bool {
     let lifecycle = lifecycle(entry);

@@ -60,13 +60,54 @@ async fn all_reads_return_the_same_info() {
     };
     fixture.report(&id, &status);
     let info = fixture.found("/sessions/s1").await;
-    insta::assert_json_snapshot!("runtime_info_running", info);
+    insta::assert_json_snapshot!("runtime_info_running", without_begin(info.clone()));
     assert_eq!(fixture.found(&format!("/runtime/{id}")).await, info);
     let path = "/sessions/batch?ids=s1&ids=none&ids=s1";
     assert_eq!(fixture.found(path).await, json!([info, null, info]));
     let list = json!({"runtimes": [info], "total": 1});
     assert_eq!(fixture.found("/list").await, list);
     assert_eq!(fixture.found("/sessions/batch").await, json!([]));
+    let idle = json!({"idle_since": {&id: info["idle_since"]}});
+    assert_eq!(fixture.found("/list/idle").await, idle);
+}
+
+/// Replaces the begin of the gateway, before which it knows of no request.
+fn without_begin(mut info: Value) -> Value {
+    let since = info["idle_since"].take();
+    let since: Timestamp = since.as_str().unwrap().parse().unwrap();
+    assert_eq!(since.subsec_nanosecond(), 0);
+    info["idle_since"] = json!("[begin]");
+    info
+}
+
+/// The cost is of the present run, and a sandbox that does not run is not idle.
+#[tokio::test(start_paused = true)]
+async fn run_and_idle_time_are_those_of_the_present_pod() {
+    let fixture = GatewayFixture::new();
+    let id = fixture.started("s1").await;
+    let begin: Timestamp = "2126-01-01T00:00:00Z".parse().unwrap();
+    let seen = async |phase, ready_at: Timestamp| {
+        let status = SandboxStatus {
+            phase,
+            started_at: Some(Time(begin)),
+            ready_at: Some(Time(ready_at)),
+            ..ready("10.0.0.9")
+        };
+        fixture.report(&id, &status);
+        let info = fixture.found(&format!("/runtime/{id}")).await;
+        ["started_at", "idle_since"].map(|name| info[name].clone())
+    };
+    let (started, later) = (json!(begin), Timestamp::from_second(begin.as_second() + 60));
+    let later = later.unwrap();
+    assert_eq!(
+        seen(Phase::Starting, later).await,
+        [started.clone(), Value::Null]
+    );
+    assert_eq!(seen(Phase::Running, later).await, [started, json!(later)]);
+    for phase in [Phase::Pending, Phase::Paused, Phase::Failed, Phase::Stopped] {
+        assert_eq!(seen(phase, later).await, [Value::Null, Value::Null]);
+    }
+    assert_eq!(fixture.found("/list/idle").await, json!({"idle_since": {}}));
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,6 +35,9 @@ fn redacted(mut events: Vec<ReceivedEvent>) -> Value {
             assert!(at.as_str().unwrap().ends_with('Z'));
             *at = json!("[time]");
         }
+        if let Some(since) = event.data.get_mut("idle_since").filter(|at| at.is_string()) {
+            *since = json!("[time]");
+        }
         let id = event.id.take();
         let version = id.map(|id| id.split_once('-').unwrap().0.to_owned());
         json!({"event": event.name, "version": version, "data": event.data})

@@ -11,7 +11,7 @@ use operator::gateway::ApiSettings;
 use operator::keys::Keys;
 use operator::traffic::{Gateways as _, HttpGateways, TrafficEndpoint};
 use ring::digest::SHA256;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -140,6 +140,22 @@ async fn port(fixture: &GatewayFixture) -> (SocketAddr, CancellationToken) {
     let shutdown = CancellationToken::new();
     tokio::spawn(admin_server::serve(listener, diagnostics, shutdown.clone()));
     (address, shutdown)
+}
+
+#[tokio::test]
+async fn sandbox_is_not_idle_while_a_request_is_open() {
+    let fixture = SocketFixture::new().await;
+    let idle_since = async || {
+        let idle = fixture.base.found("/list/idle").await;
+        idle["idle_since"][&fixture.id].clone()
+    };
+    let begin = idle_since().await;
+    assert!(begin.is_string(), "{begin}");
+    let (mut client, mut sandbox, _) = fixture.open("GET /a HTTP/1.1\nHost: HOST\n\n").await;
+    assert_eq!(idle_since().await, Value::Null);
+    sandbox.send(OK).await;
+    client.until("ok").await;
+    while idle_since().await.is_null() {}
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@ mod watch;
 
 use std::collections::BTreeMap;
 
-use client::{Client, Event, RuntimeInfo};
+use client::{Client, Event, RuntimeInfo, Status};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{Format, document, print};
 use crate::table::Table;
-use crate::text::{age, escape};
+use crate::text::{age, bytes, escape};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -92,7 +92,8 @@ fn table(runtimes: &[RuntimeInfo], is_wide: bool) -> Table {
         return table;
     }
     let mut table = Table::new(&[
-        "NAME", "ID", "STATUS", "POD", "RESTARTS", "IMAGE", "AGE", "URL", "DETAIL",
+        "NAME", "ID", "STATUS", "POD", "RESTARTS", "IMAGE", "AGE", "IDLE", "RUN", "CPU", "MEMORY",
+        "URL", "DETAIL",
     ]);
     for info in runtimes {
         table.row([
@@ -103,11 +104,28 @@ fn table(runtimes: &[RuntimeInfo], is_wide: bool) -> Table {
             info.restart_count.to_string(),
             text(info.image.as_ref()),
             age(info.created_at),
+            idle(info),
+            age(info.started_at),
+            text(millicores(info).as_ref()),
+            text(info.requested_memory_bytes.map(bytes).as_ref()),
             info.url.clone(),
             text(info.status_detail.as_ref()),
         ]);
     }
     table
+}
+
+/// Time since the last request. A gateway that has no idle time to tell has no begin of a run either.
+fn idle(info: &RuntimeInfo) -> String {
+    match info.idle_since {
+        None if info.status == Status::Running && info.started_at.is_some() => "active".into(),
+        since => age(since),
+    }
+}
+
+/// CPU that the sandbox requests, as Kubernetes writes it.
+fn millicores(info: &RuntimeInfo) -> Option<String> {
+    Some(format!("{}m", info.requested_cpu_millicores?))
 }
 
 pub(crate) async fn pools(client: &Client, args: &FormatArgs) -> Result<(), Failure> {
@@ -127,6 +145,8 @@ pub(crate) async fn pools(client: &Client, args: &FormatArgs) -> Result<(), Fail
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn info() -> RuntimeInfo {
@@ -142,7 +162,20 @@ mod tests {
         let expected = "NAME   ID                 STATUS    IMAGE   AGE\n\
                         a      abcdefghijklmnop   running   host    -\n";
         assert_eq!(table(&[info()], false).render(), expected);
-        assert!(table(&[info()], true).render().contains("http://a"));
+        let known = RuntimeInfo {
+            requested_cpu_millicores: Some(250),
+            requested_memory_bytes: Some(512 << 20),
+            started_at: Some(Timestamp::now()),
+            ..info()
+        };
+        let wide = table(&[info(), known], true).render();
+        for cells in [
+            "RESTARTS   IMAGE   AGE   IDLE     RUN   CPU    MEMORY      URL        DETAIL\n",
+            "0          host    -     -        -     -      -           http://a   -\n",
+            "0          host    -     active   0s    250m   512.0 MiB   http://a   -\n",
+        ] {
+            assert!(wide.contains(cells), "{wide}");
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Api;
-use crate::runtime_status::{RuntimeStatus, derive};
+use super::resources::{has_pod, requests};
+use crate::runtime_status::{RuntimeStatus, derive, is_running};
 use shared::index::Entry;
 use shared::keys::Keys;
 use shared::urls::Urls;
@@ -66,9 +67,20 @@ pub(super) struct RuntimeInfo {
     pub(super) working_dir: Option<String>,
     /// Factor in effect, after the cap of the installation.
     pub(super) resource_factor: f64,
+    /// CPU that the sandbox requests while it has a Pod, in thousandths of a core.
+    pub(super) requested_cpu_millicores: Option<u64>,
+    /// Memory that it requests then, in bytes.
+    pub(super) requested_memory_bytes: Option<u64>,
     pub(super) runtime_class: Option<String>,
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub(super) created_at: Option<Timestamp>,
+    /// Begin of the present run. Null while the sandbox has no Pod.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub(super) started_at: Option<Timestamp>,
+    /// End of the last request that this replica forwarded to the sandbox; the begin of the run or
+    /// of the replica, if there was none. Null while a request is open, and unless the sandbox runs.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub(super) idle_since: Option<Timestamp>,
 }
 
 /// State that a pause kept.
@@ -140,6 +152,7 @@ impl Api {
         let session = entry.session()?;
         let id = &entry.runtime_id;
         let state = derive(entry);
+        let requests = requests(entry, &self.resources);
         Some(RuntimeInfo {
             runtime_id: id.clone(),
             session_id: session.id.clone(),
@@ -161,9 +174,24 @@ impl Api {
             image: spec.image.clone(),
             working_dir: spec.working_dir.clone(),
             resource_factor: spec.resource_factor.unwrap_or(1.0),
+            requested_cpu_millicores: requests.millicores,
+            requested_memory_bytes: requests.bytes,
             runtime_class: spec.runtime_class_name.clone(),
             created_at: entry.created_at,
+            started_at: started_at(entry, state.lifecycle),
+            idle_since: self.idle_since(entry),
         })
+    }
+
+    /// Returns the end of the last activity that this replica knows of, in whole seconds as in
+    /// Kubernetes.
+    pub(super) fn idle_since(&self, entry: &Entry) -> Option<Timestamp> {
+        if !is_running(entry) {
+            return None;
+        }
+        let last = self.requests.idle_since(&entry.key)?;
+        let last = Timestamp::from_second(last.as_second()).ok();
+        last.max(entry.status.ready_at.as_ref().map(|at| at.0))
     }
 
     /// Returns the session key of the present Pod, or of the last one.
@@ -186,6 +214,12 @@ impl Api {
             .filter_map(|name| Some((urls.port(&entry.runtime_id, name), entry.port(name)?)))
             .collect()
     }
+}
+
+fn started_at(entry: &Entry, lifecycle: RuntimeStatus) -> Option<Timestamp> {
+    let runs = matches!(lifecycle, RuntimeStatus::Starting | RuntimeStatus::Running);
+    let started_at = entry.status.started_at.as_ref().map(|at| at.0);
+    started_at.filter(|_| runs && has_pod(entry.status.phase))
 }
 
 fn command(entry: &Entry) -> Option<EchoedCommand> {

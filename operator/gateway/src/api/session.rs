@@ -1,9 +1,12 @@
 //! Reads of single sandboxes and of the list of a caller.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::get;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,7 +14,7 @@ use super::auth::{Poller, RateLimitedCaller};
 use super::endpoint::{Endpoint, SANDBOXES};
 use super::info::RuntimeInfo;
 use super::{ApiError, Shared};
-use crate::runtime_status::RuntimeStatus;
+use crate::runtime_status::{RuntimeStatus, is_running};
 use crate::sandboxes::SandboxError;
 
 /// Path before the session id.
@@ -23,6 +26,14 @@ struct List {
     total: usize,
 }
 
+/// Field `idle_since` of all running sandboxes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct IdleList {
+    /// By runtime id.
+    #[schemars(with = "BTreeMap<String, Option<String>>")]
+    idle_since: BTreeMap<String, Option<Timestamp>>,
+}
+
 pub(super) fn list_endpoints() -> [Endpoint; 2] {
     let endpoint = |path| Endpoint::new(SANDBOXES, "GET", path, get(list)).response::<List>(200);
     [
@@ -30,6 +41,16 @@ pub(super) fn list_endpoints() -> [Endpoint; 2] {
         // Path that clients of 2024 call.
         endpoint("/runtime/list").documented("listSandboxesOfOldClients", "Same as /list."),
     ]
+}
+
+/// Asked again and again by pages that follow the events: activity is no event.
+pub(super) fn idle_endpoint() -> Endpoint {
+    Endpoint::new(SANDBOXES, "GET", "/list/idle", get(list_idle))
+        .documented(
+            "listIdleSandboxes",
+            "Returns idle_since of the running sandboxes of the caller, which no event tells.",
+        )
+        .response::<IdleList>(200)
 }
 
 /// Polled by V0 clients, which give up at the first status other than 200.
@@ -58,6 +79,19 @@ async fn list(State(api): Shared, caller: RateLimitedCaller) -> Result<Json<List
     Ok(Json(List {
         total: runtimes.len(),
         runtimes,
+    }))
+}
+
+async fn list_idle(
+    State(api): Shared,
+    caller: RateLimitedCaller,
+) -> Result<Json<IdleList>, ApiError> {
+    api.sandboxes.synced().await?;
+    let sandboxes = api.sandboxes.of_tenant(&caller.tenant.name);
+    let running = sandboxes.iter().filter(|entry| is_running(entry));
+    let idle_since = running.map(|entry| (entry.runtime_id.clone(), api.idle_since(entry)));
+    Ok(Json(IdleList {
+        idle_since: idle_since.collect(),
     }))
 }
 

@@ -7,16 +7,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::routing::get;
 use crds::conditions::Reason;
-use crds::pool::SandboxPoolSpec;
-use crds::sandbox::{Phase, Resources, SandboxSpec};
+use crds::sandbox::Phase;
 use schemars::JsonSchema;
-use serde::{Deserialize as _, Serialize};
+use serde::Serialize;
 use shared::index::Entry;
-use shared::quantity::whole;
-use shared::resources::{ResourceDefaults, requirements};
+use shared::resources::ResourceDefaults;
 
 use super::auth::RateLimitedCaller;
 use super::endpoint::{Endpoint, OPERATION};
+use super::resources::{Amounts, has_pod, limits};
 use super::{ApiError, Shared};
 use crate::builds::MAX_BUILDS_PER_TENANT;
 use crate::sandbox_snapshots::MAX_SNAPSHOTS_PER_TENANT;
@@ -80,10 +79,9 @@ struct Sums {
 async fn usage(State(api): Shared, caller: RateLimitedCaller) -> Result<Json<UsageInfo>, ApiError> {
     api.sandboxes.synced().await?;
     let tenant = &caller.tenant;
-    let defaults = api.config().resources();
     let mut sums = Sums::default();
     for entry in api.sandboxes.of_tenant(&tenant.name) {
-        sums.add(&entry, &defaults);
+        sums.add(&entry, &api.resources);
     }
     let snapshots = api.snapshots.count(&tenant.name).await;
     let limits = tenant.limits;
@@ -122,9 +120,9 @@ impl Sums {
             self.waiting += 1;
         } else if has_pod(entry.status.phase) {
             self.admitted += 1;
-            let amount = |name, parts| limit(entry, defaults, name, parts).unwrap_or(0);
-            self.millicores = self.millicores.saturating_add(amount("cpu", 1000.0));
-            self.bytes = self.bytes.saturating_add(amount("memory", 1.0));
+            let Amounts { millicores, bytes } = limits(entry, defaults);
+            self.millicores = self.millicores.saturating_add(millicores.unwrap_or(0));
+            self.bytes = self.bytes.saturating_add(bytes.unwrap_or(0));
         }
     }
 }
@@ -145,28 +143,4 @@ impl PhaseCounts {
 
 fn whole_number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-fn has_pod(phase: Phase) -> bool {
-    matches!(phase, Phase::Starting | Phase::Running | Phase::Pausing)
-}
-
-/// Limit of a sandbox, in units of `1 / parts`. `None` for an invalid spec, which gets no Pod.
-fn limit(entry: &Entry, defaults: &ResourceDefaults, name: &str, parts: f64) -> Option<u64> {
-    let spec = &entry.spec;
-    let filled = SandboxSpec {
-        resources: spec.resources.clone().or_else(|| resources_of_pool(entry)),
-        resource_factor: spec.resource_factor,
-        ..SandboxSpec::default()
-    };
-    let limits = requirements(&filled, defaults).ok()?.limits?;
-    whole(&limits.get(name)?.0, parts)
-}
-
-/// Resources that the sandbox took from its pool.
-fn resources_of_pool(entry: &Entry) -> Option<Resources> {
-    let kept = entry.status.pool.as_ref();
-    let kept = kept.filter(|kept| entry.spec.pool.as_ref() == Some(&kept.name))?;
-    let pool = SandboxPoolSpec::deserialize(&kept.spec).ok()?;
-    pool.template.resources
 }

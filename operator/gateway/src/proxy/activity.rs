@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use http::request::Parts;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -17,7 +18,14 @@ struct ActivityState {
     /// In-flight requests that count as long as they last.
     active_requests: usize,
     /// End of the last of these, or begin of a terminal.
-    last_active_at: Option<Instant>,
+    last_active_at: Option<Moment>,
+}
+
+/// Time by two clocks: a suspended machine stops the first one, and the second one may be set.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    instant: Instant,
+    time: Timestamp,
 }
 
 /// Meaning of a request for the idle time of its sandbox.
@@ -43,7 +51,7 @@ impl Activity {
         let mut state = self.0.lock();
         match kind {
             RequestKind::Probe => {}
-            RequestKind::Terminal => state.last_active_at = Some(Instant::now()),
+            RequestKind::Terminal => state.last_active_at = Some(Moment::now()),
             RequestKind::Other => state.active_requests += 1,
         }
         drop(state);
@@ -57,9 +65,16 @@ impl Activity {
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.0.lock();
         match state.active_requests {
-            0 => state.last_active_at.map(|last| last.elapsed()),
+            0 => state.last_active_at.map(|last| last.instant.elapsed()),
             _ => Some(Duration::ZERO),
         }
+    }
+
+    /// End of the last request, or `begin` if there was none; `None` while one is in flight.
+    pub(super) fn idle_since(&self, begin: Timestamp) -> Option<Timestamp> {
+        let state = self.0.lock();
+        let last = state.last_active_at.map_or(begin, |last| last.time);
+        (state.active_requests == 0).then_some(last)
     }
 }
 
@@ -68,7 +83,16 @@ impl Drop for ActivityGuard {
         if self.kind == RequestKind::Other {
             let mut state = self.activity.0.lock();
             state.active_requests -= 1;
-            state.last_active_at = Some(Instant::now());
+            state.last_active_at = Some(Moment::now());
+        }
+    }
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            instant: Instant::now(),
+            time: Timestamp::now(),
         }
     }
 }
@@ -97,19 +121,24 @@ mod tests {
     async fn request_is_activity_until_it_ends() {
         let activity = Arc::new(Activity::default());
         let second = Duration::from_secs(1);
+        let begin_of_gateway = Timestamp::UNIX_EPOCH;
         assert_eq!(activity.idle(), None);
         let begin = |kind| activity.clone().begin(kind);
         drop(begin(RequestKind::Probe));
         assert_eq!(activity.idle(), None);
+        let idle_since = || activity.idle_since(begin_of_gateway);
+        assert_eq!(idle_since(), Some(begin_of_gateway));
         let (one, two) = (begin(RequestKind::Other), begin(RequestKind::Other));
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(Duration::ZERO));
         drop(one);
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(Duration::ZERO));
+        assert_eq!(idle_since(), None);
         drop(two);
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(second));
+        assert!(idle_since().is_some_and(|since| since > begin_of_gateway));
         let terminal = begin(RequestKind::Terminal);
         assert_eq!(activity.idle(), Some(Duration::ZERO));
         tokio::time::advance(second).await;

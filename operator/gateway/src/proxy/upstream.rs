@@ -13,6 +13,7 @@ use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::broadcast::error::RecvError;
@@ -46,6 +47,7 @@ pub(crate) struct Upstreams {
     /// Pods that requests have been sent to, and the number of the next one.
     pods: Mutex<(HashMap<Key, Arc<UpstreamPod>>, u64)>,
     started: Instant,
+    started_at: Timestamp,
 }
 
 /// Key that the Pod of a sandbox proves its address with. A Pod that was warm has another name than
@@ -109,6 +111,7 @@ impl Upstreams {
             numbered,
             pods: Mutex::default(),
             started: Instant::now(),
+            started_at: Timestamp::now(),
         }
     }
 
@@ -119,6 +122,15 @@ impl Upstreams {
             idle: idle.unwrap_or_else(|| self.started.elapsed()),
             has_seen_request: idle.is_some(),
         }
+    }
+
+    /// End of the last request to a sandbox, or else the start of this replica. `None` while a
+    /// request is open.
+    pub(crate) fn idle_since(&self, key: &Key) -> Option<Timestamp> {
+        let (pods, _) = &*self.pods.lock();
+        let begin = self.started_at;
+        pods.get(key)
+            .map_or(Some(begin), |pod| pod.activity.idle_since(begin))
     }
 
     /// Sends a request and waits for the response head, for as long as the Pod exists.

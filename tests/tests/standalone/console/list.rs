@@ -120,6 +120,24 @@ async fn list_of_hundreds_follows_changes_and_keys_move_in_it() {
     fixture.deliver_deletion("run-008");
     page.until(&format!("{ROWS} === {SANDBOXES}")).await;
 
+    // One that runs has an idle time and a cost, and is the first by cost. A wide window shows both.
+    page.resize(1280, 800).await;
+    let begin = "new Date(Date.now() - 1000 * 3600e3).toISOString()";
+    let begin = page.run(begin).await;
+    let running = json!({
+        "phase": "Running", "podIP": "10.0.0.9", "startedAt": begin, "readyAt": begin,
+    });
+    fixture.deliver("run-009", &running);
+    page.until_text("500 GiB h").await;
+    page.click("Cost").await;
+    let row = "document.querySelector('.list tbody tr').innerText";
+    page.until(&format!("{row}.startsWith('run-009')")).await;
+    let cells =
+        "['idle', 'cost'].map(name => document.querySelector(`.list td.${name}`).innerText)";
+    let cells = page.run(cells).await;
+    assert_ne!(cells[0], "–");
+    assert_eq!(cells[1], "250 core h\n500 GiB h");
+
     page.press("/", "/").await;
     page.until("document.activeElement.type === 'search'").await;
     page.type_text("run-123").await;
