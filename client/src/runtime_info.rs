@@ -57,8 +57,8 @@ pub struct RuntimeInfo {
     pub working_dir: Option<String>,
     #[serde(default = "one")]
     pub resource_factor: f64,
-    /// CPU that it requests while it has a Pod, in thousandths of a core. This and the next three are
-    /// absent in older gateways.
+    /// CPU that it requests while it has a Pod, in thousandths of a core. This and the times of the
+    /// run are absent in older gateways.
     #[serde(default)]
     pub requested_cpu_millicores: Option<u64>,
     /// Bytes.
@@ -71,6 +71,15 @@ pub struct RuntimeInfo {
     /// Begin of the present run.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
+    /// Time at which the Pod of that run was scheduled. `None` for one that was warm.
+    #[serde(default)]
+    pub scheduled_at: Option<Timestamp>,
+    /// Time at which its container started, with all images there. `None` for one that was warm.
+    #[serde(default)]
+    pub container_started_at: Option<Timestamp>,
+    /// Time at which the sandbox became ready in that run.
+    #[serde(default)]
+    pub ready_at: Option<Timestamp>,
     /// End of the last request that the answering replica of the gateway forwarded. Absent while one
     /// is open, and unless the sandbox runs.
     #[serde(default)]

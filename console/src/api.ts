@@ -33,6 +33,10 @@ export interface Runtime {
   created_at: string | null;
   /** Begin of the present run. */
   started_at?: string | null;
+  /** Stages of that run. Null: it was warm, or is not ready yet. */
+  scheduled_at?: string | null;
+  container_started_at?: string | null;
+  ready_at?: string | null;
   /** End of the last request. Null: one is open, or the sandbox does not run. */
   idle_since?: string | null;
 }

@@ -121,6 +121,24 @@ function Live({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi }) {
   );
 }
 
+/** Stages of the last start that the API has times of, each with the seconds since the one before. */
+function stages(runtime: Runtime): [at: string, text: string][] {
+  const { created_at: created, started_at: started } = runtime;
+  const all: [string | null | undefined, string][] = [
+    [created, "created"],
+    [started === created ? null : started, "start began"],
+    [runtime.scheduled_at, "Pod scheduled"],
+    [runtime.container_started_at, "images pulled, container started"],
+    [runtime.ready_at, "ready"],
+  ];
+  const known = all.filter((stage): stage is [string, string] => stage[0] != null);
+  return known.map(([at, text], index) => {
+    const before = known[index - 1];
+    if (!before || text === "start began") return [at, text];
+    return [at, `${text} after ${duration((Date.parse(at) - Date.parse(before[0])) / 1000)}`];
+  });
+}
+
 function Timeline({ runtime }: { runtime: Runtime }) {
   const changes = history(runtime.runtime_id);
   return (
@@ -136,14 +154,16 @@ function Timeline({ runtime }: { runtime: Runtime }) {
             {change.text !== change.status && <span>{change.text}</span>}
           </li>
         ))}
-        {runtime.created_at && (
-          <li>
-            <time dateTime={runtime.created_at} title={time(runtime.created_at)}>
-              {new Date(runtime.created_at).toLocaleTimeString()}
-            </time>
-            <span>created</span>
-          </li>
-        )}
+        {stages(runtime)
+          .map(([at, text]) => (
+            <li key={text}>
+              <time dateTime={at} title={time(at)}>
+                {new Date(at).toLocaleTimeString()}
+              </time>
+              <span>{text}</span>
+            </li>
+          ))
+          .reverse()}
       </ol>
     </section>
   );

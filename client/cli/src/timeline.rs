@@ -16,6 +16,12 @@ pub(crate) fn moments(
     let mut moments = Vec::new();
     let mut add = |at: Option<Timestamp>, text: String| moments.extend(at.map(|at| (at, text)));
     add(info.created_at, "created".into());
+    if info.started_at > info.created_at {
+        add(info.started_at, "start began".into());
+    }
+    add(info.scheduled_at, "Pod scheduled".into());
+    add(info.container_started_at, "images pulled, container started".into());
+    add(info.ready_at, "ready".into());
     if let Some(kept) = &info.persisted {
         add(kept.at, format!("paused, kept {}", kept.level));
     }
@@ -85,7 +91,9 @@ mod tests {
     fn timeline_is_in_order_with_durations() {
         let info: RuntimeInfo = serde_json::from_value(json!({
             "runtime_id": "abcdefghijklmnop", "session_id": "s", "url": "http://x", "status": "starting",
-            "created_at": "2026-11-27T04:00:00Z",
+            "created_at": "2026-11-27T03:00:00Z", "started_at": "2026-11-27T04:00:00Z",
+            "scheduled_at": "2026-11-27T04:00:01Z", "container_started_at": "2026-11-27T04:00:04Z",
+            "ready_at": "2026-11-27T04:00:05Z",
             "persisted": {"level": "Root", "at": "2026-11-27T04:05:00Z", "size": 1, "reason": null},
             "events": [{"type": "Normal", "reason": "Pulling", "message": "pulling image",
                 "lastTimestamp": "2026-11-27T04:00:01.5Z"}],
@@ -94,9 +102,13 @@ mod tests {
         let now = "2026-11-27T04:06:00Z".parse().unwrap();
         let lines = render(&moments(&info, None, now), now);
         let expected = "TIME                   AFTER   MOMENT\n\
-                        2026-11-27 04:00:00Z   -       created\n\
-                        2026-11-27 04:00:01Z   1.5s    Pulling: pulling image\n\
-                        2026-11-27 04:05:00Z   4m58s   paused, kept Root\n\
+                        2026-11-27 03:00:00Z   -       created\n\
+                        2026-11-27 04:00:00Z   60m     start began\n\
+                        2026-11-27 04:00:01Z   1.0s    Pod scheduled\n\
+                        2026-11-27 04:00:01Z   0.5s    Pulling: pulling image\n\
+                        2026-11-27 04:00:04Z   2.5s    images pulled, container started\n\
+                        2026-11-27 04:00:05Z   1.0s    ready\n\
+                        2026-11-27 04:05:00Z   4m55s   paused, kept Root\n\
                         2026-11-27 04:06:00Z   60s     now\n";
         assert_eq!(lines, expected);
     }

@@ -76,6 +76,10 @@ pub struct SandboxStatus {
     pub restarts: Restarts,
     /// Time of the current start.
     pub started_at: Option<Time>,
+    /// Time at which the Pod of the last successful start was scheduled; absent if it was warm.
+    pub scheduled_at: Option<Time>,
+    /// Time at which its container started, with all images there; absent if it was warm.
+    pub container_started_at: Option<Time>,
     /// Time at which the sandbox last became ready.
     pub ready_at: Option<Time>,
     pub paused_at: Option<Time>,

@@ -9,6 +9,7 @@ use crds::conditions::{ConditionType, Reason};
 use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::{self, PodStatus};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -77,6 +78,15 @@ pub(super) struct RuntimeInfo {
     /// Begin of the present run. Null while the sandbox has no Pod.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub(super) started_at: Option<Timestamp>,
+    /// Time at which the Pod of that run was scheduled. Null for one that was warm, and until it is ready.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub(super) scheduled_at: Option<Timestamp>,
+    /// Time at which its container started, with all images there. Null as the one before.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub(super) container_started_at: Option<Timestamp>,
+    /// Time at which the sandbox became ready in that run.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub(super) ready_at: Option<Timestamp>,
     /// End of the last request that this replica forwarded to the sandbox; the begin of the run or
     /// of the replica, if there was none. Null while a request is open, and unless the sandbox runs.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -153,6 +163,13 @@ impl Api {
         let id = &entry.runtime_id;
         let state = derive(entry);
         let requests = requests(entry, &self.resources);
+        let started_at = started_at(entry, state.lifecycle);
+        // Until it is ready again, the status has the stages of an earlier run.
+        let stage = |at: &Option<Time>| {
+            let at = at.as_ref().map(|at| at.0);
+            at.filter(|at| started_at.is_some_and(|started| *at >= started))
+        };
+        let status = &entry.status;
         Some(RuntimeInfo {
             runtime_id: id.clone(),
             session_id: session.id.clone(),
@@ -178,7 +195,10 @@ impl Api {
             requested_memory_bytes: requests.bytes,
             runtime_class: spec.runtime_class_name.clone(),
             created_at: entry.created_at,
-            started_at: started_at(entry, state.lifecycle),
+            started_at,
+            scheduled_at: stage(&status.scheduled_at),
+            container_started_at: stage(&status.container_started_at),
+            ready_at: stage(&status.ready_at),
             idle_since: self.idle_since(entry),
         })
     }

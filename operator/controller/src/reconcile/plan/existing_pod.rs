@@ -8,6 +8,7 @@ use crds::contract::control::MIN_RUN_SECONDS;
 use crds::names;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::decision::{CLAIMED_POD_SILENT, CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
 use super::status::UNKNOWN_END;
@@ -159,6 +160,16 @@ impl Planner<'_> {
         (until > self.now && until <= latest).then_some(until)
     }
 
+    /// Records the stages of the start. Times of Kubernetes have whole seconds.
+    fn record_stages(&mut self, pod: &PodFacts) {
+        let status = &mut self.plan.status;
+        let began = status.started_at.as_ref().map(|at| at.0.as_second());
+        let of_this_start = |at: &Timestamp| began.is_some_and(|began| at.as_second() >= began);
+        let stage = |at: Option<Timestamp>| at.filter(of_this_start).map(Time);
+        status.scheduled_at = stage(pod.scheduled_at);
+        status.container_started_at = stage(pod.container.running_since());
+    }
+
     fn set_running(&mut self, pod: &PodFacts) {
         // The sandbox is ready first: a resize takes the kubelet about a second.
         if pod.is_small && self.plan.status.phase == Phase::Running {
@@ -166,6 +177,7 @@ impl Planner<'_> {
         }
         if self.plan.status.phase != Phase::Running {
             self.plan.status.ready_at = Some(self.now.into());
+            self.record_stages(pod);
         }
         self.record_restored(pod);
         self.set_phase(

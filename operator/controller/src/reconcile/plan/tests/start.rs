@@ -134,6 +134,31 @@ fn supervisor_readiness_overrides_kubelet() {
 }
 
 #[test]
+fn stages_of_a_start_are_recorded_unless_its_pod_was_warm() {
+    let mut fixture = PlanFixture::new();
+    fixture.facts.pod = Some(pod());
+    let began = fixture.now;
+    let later = |seconds| began + SignedDuration::from_secs(seconds);
+    fixture.pod().scheduled_at = Some(later(1));
+    fixture.pod().container.state = ContainerState::Running {
+        started_at: Some(later(4)),
+    };
+    fixture.advance(5);
+    let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+    assert_eq!(status.scheduled_at.unwrap().0, later(1));
+    assert_eq!(status.container_started_at.unwrap().0, later(4));
+
+    let mut fixture = PlanFixture::new();
+    fixture.facts.pod = Some(pod());
+    fixture.pod().scheduled_at = Some(later(-60));
+    fixture.pod().container.state = ContainerState::Running {
+        started_at: Some(later(-50)),
+    };
+    let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+    assert_eq!((status.scheduled_at, status.container_started_at), (None, None));
+}
+
+#[test]
 fn sandbox_is_not_ready_without_supervisor_report() {
     let mut fixture = PlanFixture::new();
     fixture.facts.pod = Some(pod());
