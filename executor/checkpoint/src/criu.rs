@@ -106,16 +106,42 @@ impl Criu {
     }
 
     /// Restores a tree from its archive. The root becomes a child of this process; its number and
-    /// those of all others must be free.
+    /// those of all others must be free. A failure of CRIU that is not understood, before anything is
+    /// approved, is followed by one more attempt.
     pub fn restore(
         &self,
         archive: &Path,
-        options: RestoreOptions<'_>,
+        mut options: RestoreOptions<'_>,
+    ) -> Result<Restored, CheckpointError> {
+        let descriptors = std::mem::take(&mut options.descriptors);
+        let copies: io::Result<Vec<_>> = descriptors
+            .iter()
+            .map(|(name, descriptor)| Ok((name.clone(), descriptor.try_clone()?)))
+            .collect();
+        let copies = copies.map_err(FailureReason::Io)?;
+        let mut is_approved = false;
+        match self.try_restore(archive, descriptors, &mut options, &mut is_approved) {
+            Err(first) if first.reason.is_unknown() && !is_approved => {
+                let mut second =
+                    self.try_restore(archive, copies, &mut options, &mut is_approved)?;
+                second.failed_attempt = Some(first);
+                Ok(second)
+            }
+            only => only,
+        }
+    }
+
+    fn try_restore(
+        &self,
+        archive: &Path,
+        descriptors: Vec<(String, OwnedFd)>,
+        options: &mut RestoreOptions<'_>,
+        is_approved: &mut bool,
     ) -> Result<Restored, CheckpointError> {
         let start = monotonic_now();
         let reader = ArchiveReader::open(archive, options.key, options.context)?;
         let manifest = reader.manifest.clone();
-        if let Some(missing) = missing_descriptor(&manifest, &options.descriptors) {
+        if let Some(missing) = missing_descriptor(&manifest, &descriptors) {
             return Err(FailureReason::DescriptorMissing(missing).into());
         }
         // Checked here too, so that what is left of a failure can be told from another process.
@@ -126,31 +152,30 @@ impl Criu {
         let listener = scratch
             .listen("streamer-serve.sock")
             .map_err(FailureReason::Io)?;
-        let (names, descriptors): (Vec<String>, Vec<OwnedFd>) =
-            options.descriptors.into_iter().unzip();
+        let (names, descriptors): (Vec<String>, Vec<OwnedFd>) = descriptors.into_iter().unzip();
         let mut session = Session::start(&self.program, options.limits.time, descriptors)?;
         let inherited: Vec<_> = names.into_iter().zip(FIRST_INHERITED..).collect();
         let mut server = ImageServer::new(listener, session.pid(), reader);
         let common = common_options(&scratch, options.limits);
-        let mut is_approved = false;
         let result = session
             .send(&restore_request(&common, &inherited))
             .and_then(|()| {
                 session.run(&mut server, |step, _| {
-                    if step == "post-restore" && !is_approved {
+                    if step == "post-restore" && !*is_approved {
                         (options.approve)(&manifest).map_err(FailureReason::Vetoed)?;
-                        is_approved = true;
+                        *is_approved = true;
                     }
                     Ok(())
                 })
             });
         drop(server);
         match conclude(result, session) {
-            Ok((outcome, terminals)) if is_approved => Ok(Restored {
+            Ok((outcome, terminals)) if *is_approved => Ok(Restored {
                 pid: outcome.pid.unwrap_or(manifest.root_pid),
                 terminals,
                 manifest,
                 duration: monotonic_now().saturating_sub(start),
+                failed_attempt: None,
             }),
             concluded => {
                 kill_remains(&manifest);
@@ -192,10 +217,7 @@ fn conclude(
         Ok(outcome) => log::reason_of(&format!("{log}\n{}", outcome.error)),
         Err(FailureReason::Criu) => log::reason_of(&log),
         // A CRIU that ends by itself closes its sockets, and its log tells more.
-        Err(FailureReason::Io(error)) if is_disconnect(&error) => match log::reason_of(&log) {
-            FailureReason::Criu => error.into(),
-            told => told,
-        },
+        Err(FailureReason::Io(error)) if is_disconnect(&error) => log::reason_of(&log),
         Err(reason) => reason,
     };
     Err(CheckpointError { reason, log })

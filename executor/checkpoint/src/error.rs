@@ -78,6 +78,13 @@ pub enum FailureReason {
     Io(#[from] io::Error),
 }
 
+impl FailureReason {
+    /// Returns whether CRIU failed in a way that has no reason of its own here.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Criu | Self::Unknown(_))
+    }
+}
+
 impl From<rustix::io::Errno> for FailureReason {
     fn from(error: rustix::io::Errno) -> Self {
         Self::Io(error.into())

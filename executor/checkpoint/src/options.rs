@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::archive::key::ArchiveKey;
 use crate::archive::manifest::Manifest;
+use crate::error::CheckpointError;
 
 /// Bounds of one dump or restore.
 #[derive(Debug, Clone, Copy)]
@@ -79,4 +80,6 @@ pub struct Restored {
     pub terminals: Vec<OwnedFd>,
     pub manifest: Manifest,
     pub duration: Duration,
+    /// Failure of the first of two attempts.
+    pub failed_attempt: Option<CheckpointError>,
 }

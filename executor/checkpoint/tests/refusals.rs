@@ -11,7 +11,7 @@ use checkpoint::{Approval, CheckpointError, Criu, FailureReason, Manifest, read_
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::namespaces::{Privileges, criu, run_phases};
+use super::namespaces::{Privileges, criu, criu_program, run_phases};
 use super::sandbox::{agree, ask, dump_options, key, limits, restore_options, start_tree};
 
 const BYTES: usize = 8 << 20;
@@ -266,6 +266,54 @@ fn run_refused_restores(folder: &Path) {
     assert!(matches!(error.reason, FailureReason::PidInUse));
     assert_eq!(ask(folder).0, 3);
     kill_process_group(Pid::from_raw(restored.pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// A program in place of CRIU that fails as long as the file `fail` has lines, and takes one each time.
+fn failing_criu(folder: &Path, failures: usize) -> Criu {
+    let (program, lines) = (folder.join("failing"), folder.join("fail"));
+    let real = criu_program().unwrap();
+    let script = format!(
+        "#!/bin/sh\nif [ -s {lines} ]; then sed -i 1d {lines}; exit 1; fi\nexec {real} \"$@\"\n",
+        lines = lines.display(),
+        real = real.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(lines, "x\n".repeat(failures)).unwrap();
+    Criu {
+        program,
+        ..criu(folder)
+    }
+}
+
+fn run_second_attempts(folder: &Path) {
+    let archive = folder.join("archive");
+    let secret = key();
+    let restore = |failures, approve: Approval<'_>| {
+        let options = restore_options(&secret, null_descriptors(folder), approve);
+        failing_criu(folder, failures).restore(&archive, options)
+    };
+    let mut approvals = 0;
+    let mut approve = |_: &Manifest| {
+        approvals += 1;
+        Ok(())
+    };
+    let error = restore(2, &mut approve).unwrap_err();
+    assert!(matches!(error.reason, FailureReason::Criu), "{error}");
+    let restored = restore(1, &mut approve).unwrap();
+    let failed = restored.failed_attempt.unwrap();
+    assert!(matches!(failed.reason, FailureReason::Criu), "{failed}");
+    assert_eq!((ask(folder).0, approvals), (2, 1));
+    kill_process_group(Pid::from_raw(restored.pid).unwrap(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn restore_that_fails_without_a_known_reason_is_tried_twice() {
+    run_phases(
+        "refusals::restore_that_fails_without_a_known_reason_is_tried_twice",
+        Privileges::UserNamespace,
+        &[("dump", dump_for_later), ("restore", run_second_attempts)],
+    );
 }
 
 #[test]

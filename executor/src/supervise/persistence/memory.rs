@@ -336,6 +336,9 @@ impl MemoryStore {
             },
         };
         let restored = self.criu.restore(&archive, options).inspect_err(log)?;
+        if let Some(error) = &restored.failed_attempt {
+            log(error);
+        }
         tracing::debug!(time = ?restored.duration, "processes restored");
         Pid::from_raw(restored.pid).ok_or(MemoryError::Missing)
     }
