@@ -20,6 +20,8 @@ use crate::http_client::{self, Failure};
 use crate::{Error, Settings};
 
 const KEY_HEADER: &str = "X-API-Key";
+/// Name of the port of the server in a sandbox.
+const RUNTIME_PORT: &str = "runtime";
 /// The gateway answers within ten seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -50,7 +52,7 @@ impl Client {
             .map_err(|_| Error::Settings("the API key is not a header value".into()))?;
         key.set_sensitive(true);
         Ok(Self(Arc::new(Inner {
-            http: http_client::build()?,
+            http: http_client::build(&settings)?,
             key,
             settings,
         })))
@@ -81,14 +83,13 @@ impl Client {
 
     /// Builds the URL of a path; each segment is encoded.
     fn address(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
-        let mut url = self.0.settings.url.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        url
+        below(self.0.settings.url.clone(), path, query)
+    }
+
+    /// URL of the server in a sandbox in the form `path`, if it is not called by its own one.
+    pub(crate) fn sandbox_url(&self, runtime_id: &str) -> Option<Url> {
+        self.settings().connect_to?;
+        Some(self.address(&[runtime_id, RUNTIME_PORT], &[]))
     }
 
     /// A request with the API key.
@@ -149,6 +150,17 @@ impl Client {
             }
         }
     }
+}
+
+/// Adds a path, whose segments are encoded, and a query.
+pub(crate) fn below(mut url: Url, path: &[&str], query: &[(&str, &str)]) -> Url {
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
+    url
 }
 
 /// Encodes a body.

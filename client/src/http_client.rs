@@ -8,7 +8,7 @@ use http::StatusCode;
 use reqwest::{Certificate, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 
-use crate::Error;
+use crate::{Error, Settings};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(20);
@@ -19,16 +19,21 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 const MAX_DETAIL_CHARS: usize = 2000;
 
 /// Creates the client that all calls share. HTTP/1.1 only: terminals need its upgrade.
-pub(crate) fn build() -> Result<reqwest::Client, Error> {
+pub(crate) fn build(settings: &Settings) -> Result<reqwest::Client, Error> {
     // Another part of the process may have done it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
-        reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .user_agent(concat!("sandbox-client/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(TCP_KEEPALIVE)
             .redirect(reqwest::redirect::Policy::none())
-            .http1_only()
+            .http1_only();
+        match (settings.connect_to, settings.url.host_str()) {
+            // A proxy of the environment does not know the address.
+            (Some(address), Some(host)) => builder.no_proxy().resolve(host, address),
+            _ => builder,
+        }
     };
     // An image of one program has no certificates of authorities: those of Mozilla are used there.
     let built = builder().build().or_else(|_| {

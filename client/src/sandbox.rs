@@ -12,7 +12,7 @@ use http::header::HeaderValue;
 use http::{Method, StatusCode};
 use reqwest::{RequestBuilder, Response, Url};
 
-use crate::api::Repeat;
+use crate::api::{Repeat, below};
 use crate::backoff::Backoff;
 use crate::http_client::{self, Failure};
 use crate::runtime_info::{RuntimeInfo, Status};
@@ -63,15 +63,12 @@ impl Sandbox {
 
     /// URL of a path of the server in the sandbox.
     fn address(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, Error> {
-        let url = Url::parse(&self.info.url);
-        let mut url = url.map_err(|error| self.misunderstood(&format!("url: {error}")))?;
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        Ok(url)
+        let url = match self.client.sandbox_url(&self.info.runtime_id) {
+            Some(url) => url,
+            None => Url::parse(&self.info.url)
+                .map_err(|error| self.misunderstood(&format!("url: {error}")))?,
+        };
+        Ok(below(url, path, query))
     }
 
     /// Sends a request, and again if that is safe. After 503, which the gateway answers for requests that

@@ -1,5 +1,6 @@
 //! Settings of a client, from the environment or from code.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -25,6 +26,9 @@ pub struct Settings {
     pub recovery_timeout: Duration,
     /// Resume a sandbox that was paused on request when a call of it gets 503.
     pub resume_paused: bool,
+    /// Address that leads to the gateway, such as a forwarded port. The host of its URL is not looked
+    /// up then, and sandboxes are called below that URL as well.
+    pub connect_to: Option<SocketAddr>,
 }
 
 impl Settings {
@@ -51,6 +55,7 @@ impl Settings {
             retry_timeout: Duration::from_secs(20),
             recovery_timeout: Duration::from_mins(3),
             resume_paused: true,
+            connect_to: None,
         })
     }
 

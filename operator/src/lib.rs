@@ -2,7 +2,6 @@
 //! the runtime API and proxies to sandboxes. The modules of [`shared`] are re-exported.
 
 pub mod args;
-pub mod key_secret;
 
 pub use controller;
 pub use gateway;

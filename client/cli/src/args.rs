@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use shared::tenants::key_commands::KeyCommand;
 
 use crate::commands::{
     builds, cp, describe, doctor, exec, list, logs, open, port, run, snapshots, state, top,
 };
 use crate::failure::TOOL_FAILED;
+use crate::installation::Installation;
 
 /// Name under which kubectl finds its plugin.
 const PLUGIN: &str = "kubectl-sandbox";
@@ -27,12 +29,20 @@ pub(crate) struct Cli {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Access {
-    /// Base URL of the gateway
+    /// Base URL of the gateway; without one, a kubeconfig leads to it
     #[arg(long, env = "SANDBOX_API_URL", global = true, value_name = "URL")]
-    pub(crate) api_url: Option<String>,
+    api_url: Option<String>,
     /// File with the API key; by default the variable `SANDBOX_API_KEY` has it
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) installation: Installation,
+}
+
+impl Access {
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.api_url.as_deref().filter(|url| !url.is_empty())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,6 +89,9 @@ pub(crate) enum Command {
     /// Build images and follow builds
     #[command(subcommand)]
     Builds(builds::Command),
+    /// Create, list and revoke API keys of an installation, through a kubeconfig
+    #[command(subcommand)]
+    Keys(KeyCommand),
     /// Check an installation through a kubeconfig, and say how to repair it
     Doctor(doctor::Args),
     /// Print a completion script for a shell

@@ -5,6 +5,7 @@ pub(crate) mod cp;
 pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod open;
@@ -28,13 +29,18 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
             return output::print(text).map(|()| 0);
         }
         Command::Doctor(args) => {
-            let url = cli.access.api_url.as_deref().unwrap_or_default();
-            let gateway = (!url.is_empty()).then(|| connect::client(&cli.access));
-            return doctor::run(gateway, args).await;
+            let has_url = cli.access.url().is_some();
+            let gateway = has_url.then(|| connect::by_url(&cli.access));
+            return doctor::run(&cli.access.installation, gateway, args).await;
+        }
+        Command::Keys(command) => {
+            return keys::run(&cli.access.installation, command)
+                .await
+                .map(|()| 0);
         }
         _ => {}
     }
-    let client = connect::client(&cli.access)?;
+    let client = connect::client(&cli.access).await?;
     let client = &client;
     match cli.command {
         Command::Run(args) => return run::run(client, args).await,
@@ -56,7 +62,9 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Snapshot(command) => snapshots::run(client, command).await,
         Command::Fork(args) => snapshots::fork(client, args).await,
         Command::Top(args) => top::run(client, &args).await,
-        Command::Completion { .. } | Command::Doctor(_) | Command::Version => Ok(()),
+        Command::Completion { .. } | Command::Doctor(_) | Command::Keys(_) | Command::Version => {
+            Ok(())
+        }
     }
     .map(|()| 0)
 }

@@ -1,4 +1,4 @@
-//! Client of the gateway by flags and environment.
+//! Client of the gateway: by its URL, or through a kubeconfig.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use client::{Client, Settings};
 
 use crate::args::Access;
 use crate::failure::Failure;
+use crate::installation::Gateway;
 
 /// Variable with the API key.
 const KEY_VARIABLE: &str = "SANDBOX_API_KEY";
@@ -17,26 +18,62 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// API keys are short.
 const MAX_KEY_FILE_BYTES: u64 = 4096;
 
-pub(crate) fn client(access: &Access) -> Result<Client, Failure> {
-    let url = access.api_url.as_deref().filter(|url| !url.is_empty());
-    let url = url.ok_or_else(|| {
-        Failure::Usage(format!(
-            "set SANDBOX_API_URL or --api-url to the URL of the gateway ({ADVICE})"
-        ))
+/// Client by the URL, or else by the kubeconfig. One that is named on the command line goes first.
+pub(crate) async fn client(access: &Access) -> Result<Client, Failure> {
+    match access.url() {
+        Some(_) if !access.installation.is_chosen() => by_url(access),
+        _ => by_kubeconfig(access).await,
+    }
+}
+
+pub(crate) fn by_url(access: &Access) -> Result<Client, Failure> {
+    let key = key(access)?.ok_or_else(|| {
+        Failure::Usage(format!("set {KEY_VARIABLE} or --api-key-file ({ADVICE})"))
     })?;
-    let mut settings = Settings::new(url, &key(access)?)?;
+    new(Settings::new(access.url().unwrap_or_default(), &key)?)
+}
+
+/// Forwards a port to the gateway. Without an API key, it is the first one of the installation.
+async fn by_kubeconfig(access: &Access) -> Result<Client, Failure> {
+    let installation = &access.installation;
+    let kubernetes = installation.connect().await.map_err(|error| {
+        Failure::Usage(if installation.is_chosen() {
+            error
+        } else {
+            format!(
+                "set SANDBOX_API_URL or --api-url to the URL of the gateway ({ADVICE}), or use a \
+                 kubeconfig: {error}"
+            )
+        })
+    })?;
+    let gateway = Gateway::find(installation, kubernetes).await?;
+    // The variables belong together: a key of another gateway has no meaning here.
+    let is_variable_of_other = access.url().is_some() && access.api_key_file.is_none();
+    let key = if is_variable_of_other {
+        None
+    } else {
+        key(access)?
+    };
+    let key = match key {
+        Some(key) => key,
+        None => gateway.first_key().await?,
+    };
+    let mut settings = Settings::new(&gateway.url()?, &key)?;
+    settings.connect_to = Some(gateway.forward().await?);
+    new(settings)
+}
+
+fn new(mut settings: Settings) -> Result<Client, Failure> {
     settings.retry_timeout = RETRY_TIMEOUT;
     settings.recovery_timeout = RECOVERY_TIMEOUT;
     Ok(Client::new(settings)?)
 }
 
-fn key(access: &Access) -> Result<String, Failure> {
+/// API key of the file or of the variable.
+fn key(access: &Access) -> Result<Option<String>, Failure> {
     let Some(path) = &access.api_key_file else {
-        let key = std::env::var(KEY_VARIABLE)
-            .ok()
-            .filter(|key| !key.is_empty());
-        let missing = || Failure::Usage(format!("set {KEY_VARIABLE} or --api-key-file ({ADVICE})"));
-        return key.ok_or_else(missing);
+        let key = std::env::var(KEY_VARIABLE).ok();
+        return Ok(key.filter(|key| !key.is_empty()));
     };
     let unreadable = |error| Failure::Local(format!("{}: {error}", path.display()));
     if std::fs::metadata(path).map_err(unreadable)?.len() > MAX_KEY_FILE_BYTES {
@@ -46,5 +83,5 @@ fn key(access: &Access) -> Result<String, Failure> {
         )));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    Ok(text.trim().into())
+    Ok(Some(text.trim().into()))
 }

@@ -6,6 +6,8 @@ mod connect;
 mod console;
 mod copy;
 mod failure;
+mod installation;
+mod kubernetes;
 mod names;
 mod output;
 mod progress;

@@ -13,7 +13,8 @@ fn run(program: &Path, args: &[&str]) -> Output {
     command.args(args);
     command
         .env_remove("SANDBOX_API_URL")
-        .env_remove("SANDBOX_API_KEY");
+        .env_remove("SANDBOX_API_KEY")
+        .env("KUBECONFIG", "/nonexistent");
     command.output().unwrap()
 }
 
@@ -30,6 +31,9 @@ fn missing_settings_and_wrong_arguments_are_failures_of_the_tool() {
         text(&output.stderr).contains("SANDBOX_API_URL"),
         "{output:?}"
     );
+    let output = run(program, &["keys", "list", "--kubeconfig", "/none"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("/none"), "{output:?}");
     for args in [&["lsit"][..], &["exec"], &["stop"]] {
         let output = run(program, args);
         assert_eq!(output.status.code(), Some(125), "{output:?}");

@@ -3,7 +3,9 @@
 //! Keys are random and looked up by their SHA-256, so that neither a memory dump nor response times
 //! reveal one.
 
+pub mod key_commands;
 pub mod key_document;
+pub mod key_secret;
 pub mod record;
 mod secret_watch;
 #[cfg(test)]
@@ -30,6 +32,9 @@ pub use secret_watch::watch_secret;
 pub const SECRET_NAME: &str = "sandbox-api-keys";
 /// Data key of the Secret.
 pub const SECRET_KEY: &str = "keys.json";
+/// Secret with the text of the first key of an installation by the chart, and its field.
+pub const DEFAULT_KEY_SECRET: &str = "sandbox-operator-default-key";
+pub const DEFAULT_KEY_FIELD: &str = "key";
 /// Maximum length of a tenant name, in bytes; the limit of the Sandbox schema.
 pub const MAX_NAME_LEN: usize = 63;
 /// Time for which keys, also revoked ones, stay valid after the Secret was last read.

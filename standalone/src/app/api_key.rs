@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use kube::Client;
-use operator::key_secret::update_secret;
 use operator::tenants::key_document::KeyDocument;
+use operator::tenants::key_secret::{KeySecretError, update_secret};
 use operator::tenants::record::RawRecord;
 
 use super::NAMESPACE;
@@ -13,13 +13,13 @@ use super::NAMESPACE;
 pub(super) const TENANT: &str = "default";
 
 /// Adds the record unless the Secret has it.
-pub(super) async fn register(client: &Client, key: &str) -> anyhow::Result<()> {
+pub(super) async fn register(client: &Client, key: &str) -> Result<(), KeySecretError> {
     let add = |document: &mut KeyDocument| {
         let record = RawRecord {
             name: TENANT.to_owned(),
             ..RawRecord::default()
         };
-        Ok(document.add_existing(record, key, Timestamp::now())?)
+        document.add_existing(record, key, Timestamp::now())
     };
     update_secret(client, NAMESPACE, add).await
 }

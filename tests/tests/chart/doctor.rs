@@ -10,7 +10,15 @@ use crate::release::{NAME, NAMESPACE, Release, api_key};
 
 pub(crate) fn finds_nothing_wrong(release: &Release) {
     let output = Command::new(binary("sandbox"))
-        .args(["doctor", "-o", "json", "-n", NAMESPACE, "--release", NAME])
+        .args([
+            "doctor",
+            "-o",
+            "json",
+            "--operator-namespace",
+            NAMESPACE,
+            "--release",
+            NAME,
+        ])
         .env("SANDBOX_API_URL", &release.url)
         .env("SANDBOX_API_KEY", api_key())
         .output()

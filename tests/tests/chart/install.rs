@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
 use crate::{
-    admin, builds, dns, doctor, generated_files, idle, isolation, limits, packages, rbac, render,
-    upgrade,
+    admin, builds, dns, doctor, generated_files, idle, isolation, kubeconfig, limits, packages, rbac,
+    render, upgrade,
 };
 use tests::cli_tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
@@ -39,6 +39,8 @@ async fn the_charts_on_a_real_cluster() {
     steps.done("helm test");
     doctor::finds_nothing_wrong(&release);
     steps.done("doctor");
+    kubeconfig::is_enough_for_sandboxes_and_keys();
+    steps.done("the command with a kubeconfig alone");
     admin::configs(&release).await;
     rbac::every_verb_has_its_scene(&release).await;
     steps.done("scenes for verbs");

@@ -14,6 +14,7 @@ mod idle;
 mod images;
 mod install;
 mod isolation;
+mod kubeconfig;
 mod limits;
 mod monitoring;
 mod packages;

@@ -2,39 +2,20 @@
 
 mod access;
 mod checks;
-mod cluster;
 mod facts;
 mod finding;
 mod gather;
 mod report;
 
-use std::path::PathBuf;
-
 use clap::ValueEnum;
 use client::Client;
 
 use crate::failure::Failure;
+use crate::installation::Installation;
 use crate::output::print;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Kubeconfig; by default that of `KUBECONFIG`, or that of a Pod
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-    /// Namespace of the operator
-    #[arg(
-        long,
-        short = 'n',
-        value_name = "NAMESPACE",
-        default_value = "sandbox-operator"
-    )]
-    namespace: String,
-    /// Name of the Helm release
-    #[arg(long, value_name = "NAME", default_value = "sandbox-operator")]
-    release: String,
     /// Form of the output
     #[arg(long, short = 'o', value_name = "FORMAT")]
     output: Option<Format>,
@@ -47,10 +28,11 @@ enum Format {
 
 /// Checks an installation. Exit code 1 if a check failed. The gateway is asked if its URL is set.
 pub(crate) async fn run(
+    installation: &Installation,
     gateway: Option<Result<Client, Failure>>,
     args: &Args,
 ) -> Result<u8, Failure> {
-    let (facts, gateway) = tokio::join!(gather::gather(args), async {
+    let (facts, gateway) = tokio::join!(gather::gather(installation), async {
         match gateway {
             Some(client) => access::gateway(client).await,
             None => access::not_set(),

@@ -8,6 +8,7 @@ use ring::rand::{self, SystemRandom};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::MAX_NAME_LEN;
 use super::record::{ID_LEN, RawRecord, hash};
 use crate::keys::base62;
 
@@ -43,6 +44,11 @@ pub enum KeyDocumentError {
     Malformed(#[from] serde_json::Error),
     #[error("{0}")]
     Invalid(&'static str),
+    #[error(
+        "{0:?} is not a valid name of a key: \
+         use up to 63 letters and digits, with -, _, . and @ between them, as in team-a"
+    )]
+    InvalidName(String),
     #[error("cannot read random bytes from the operating system")]
     Random,
     #[error("no key has the id or name {0:?}")]
@@ -92,8 +98,17 @@ impl KeyDocument {
         self.0.iter().any(|raw| raw["sha256"] == *known)
     }
 
-    pub fn has_name(&self, name: &str) -> bool {
+    fn has_name(&self, name: &str) -> bool {
         self.0.iter().any(|raw| raw["name"] == *name)
+    }
+
+    /// Rejects a new name that is hard to show, type or search for in lists, logs and metrics. The name
+    /// of an existing key stays valid, so that the key can be replaced.
+    pub fn validate_name(&self, name: &str) -> Result<(), KeyDocumentError> {
+        if is_valid_name(name) || self.has_name(name) {
+            return Ok(());
+        }
+        Err(KeyDocumentError::InvalidName(name.to_owned()))
     }
 
     fn add(
@@ -143,6 +158,15 @@ impl KeyDocument {
             revoked => Ok(revoked),
         }
     }
+}
+
+fn is_valid_name(name: &str) -> bool {
+    let between = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    let ends = [name.chars().next(), name.chars().next_back()];
+    let sound = ends
+        .iter()
+        .all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()));
+    sound && name.chars().all(between) && name.len() <= MAX_NAME_LEN
 }
 
 pub fn generate_key() -> Result<String, KeyDocumentError> {
@@ -198,6 +222,26 @@ mod tests {
         assert!(document.revoke("").is_err() && document.revoke("0").is_err());
         assert_eq!(document.list().len(), 1);
         assert!(String::from_utf8_lossy(&document.write().unwrap()).contains("new"));
+    }
+
+    #[test]
+    fn names_are_easy_to_type_and_to_search_for() {
+        let mut document = KeyDocument::default();
+        for name in ["a", "team-a", "Team_7", "who@example.org", &"x".repeat(63)] {
+            assert!(document.validate_name(name).is_ok(), "{name}");
+        }
+        let long = "x".repeat(64);
+        for name in ["", " ", "team a", "-a", "a.", "\u{fc}", "a\nb", &long] {
+            let said = document.validate_name(name).unwrap_err().to_string();
+            assert!(said.contains("as in team-a"), "{name:?}: {said}");
+        }
+        let old = record("Team A");
+        document.create(old, Timestamp::UNIX_EPOCH).unwrap();
+        assert!(
+            document.validate_name("Team A").is_ok(),
+            "of an existing key"
+        );
+        assert!(document.validate_name("Team B").is_err());
     }
 
     #[test]

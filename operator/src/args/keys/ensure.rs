@@ -8,21 +8,22 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::PostParams;
 
-use super::{CreateArgs, validate_name};
-use crate::key_secret::{load_document, secrets, update_secret};
 use shared::kubernetes::client::with_timeout;
 use shared::kubernetes::root_key;
+use shared::tenants::key_commands::CreateArgs;
 use shared::tenants::key_document::{KeyDocument, generate_key};
+use shared::tenants::key_secret::{load_document, secrets, update_secret};
+use shared::tenants::{DEFAULT_KEY_FIELD, DEFAULT_KEY_SECRET};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct EnsureArgs {
     #[command(flatten)]
     key: CreateArgs,
     /// Secret with the text of the key.
-    #[arg(long, default_value = "sandbox-operator-default-key")]
+    #[arg(long, default_value = DEFAULT_KEY_SECRET)]
     secret: String,
     /// Field of that Secret.
-    #[arg(long, default_value = "key")]
+    #[arg(long, default_value = DEFAULT_KEY_FIELD)]
     field: String,
 }
 
@@ -32,9 +33,9 @@ impl EnsureArgs {
         let record = self.key.record();
         let adopt = |document: &mut KeyDocument| {
             if !document.has_key(key.trim_end()) {
-                validate_name(document, &record.name)?;
+                document.validate_name(&record.name)?;
             }
-            Ok(document.add_existing(record.clone(), key.trim_end(), Timestamp::now())?)
+            document.add_existing(record.clone(), key.trim_end(), Timestamp::now())
         };
         update_secret(client, namespace, adopt).await?;
         println!("the key in Secret {} works", self.secret);
@@ -48,7 +49,7 @@ impl EnsureArgs {
             return self.read(&found);
         }
         let document = load_document(client, namespace).await?;
-        validate_name(&document.unwrap_or_default(), &self.key.name)?;
+        document.unwrap_or_default().validate_name(&self.key.name)?;
         let key = generate_key()?.into_bytes();
         let made = root_key::new_secret(&self.secret, &self.field, key);
         match with_timeout(api.create(&PostParams::default(), &made)).await {
@@ -81,7 +82,7 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::*;
-    use shared::tenants::SECRET_NAME;
+    use shared::tenants::{SECRET_NAME, key_secret};
     use testing::FakeApi;
 
     #[derive(Debug, Parser)]
@@ -98,7 +99,7 @@ mod tests {
 
     async fn hashes(client: &Client) -> Vec<String> {
         let secret = secrets(client, "ns").get(SECRET_NAME).await.unwrap();
-        let listed = crate::key_secret::read(&secret).unwrap().list();
+        let listed = key_secret::read(&secret).unwrap().list();
         listed.into_iter().map(|l| l.record.sha256).collect()
     }
 
@@ -123,13 +124,12 @@ mod tests {
         assert!(api.objects().is_empty(), "no key that does not work");
 
         let old = ensure("Team A").key.record();
-        let make =
-            |document: &mut KeyDocument| Ok(document.create(old.clone(), Timestamp::UNIX_EPOCH)?);
+        let make = |document: &mut KeyDocument| document.create(old.clone(), Timestamp::UNIX_EPOCH);
         update_secret(&client, "ns", make).await.unwrap();
         ensure("Team A").run(&client, "ns").await.unwrap();
         assert_eq!(hashes(&client).await.len(), 2, "a second key of that name");
 
-        let revoke = |document: &mut KeyDocument| Ok(document.revoke("Team A")?);
+        let revoke = |document: &mut KeyDocument| document.revoke("Team A");
         update_secret(&client, "ns", revoke).await.unwrap();
         let refused = ensure("Team A").run(&client, "ns").await.unwrap_err();
         assert!(refused.to_string().contains("as in team-a"), "{refused}");

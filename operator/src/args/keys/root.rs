@@ -10,6 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use shared::kubernetes::client::with_timeout;
 use shared::kubernetes::{root_key::rotation, watch};
+use shared::tenants::key_commands::expiry;
 
 /// Sandboxes that one call lists, because a spec may have a megabyte.
 const PAGE_SIZE: u32 = 100;
@@ -19,7 +20,7 @@ const MAX_NAMED: usize = 10;
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RotateArgs {
     /// Time after which new sandboxes get the new key. Restart controller and gateways within it.
-    #[arg(long, default_value = "15m", value_parser = super::expiry)]
+    #[arg(long, default_value = "15m", value_parser = expiry)]
     after: SignedDuration,
 }
 

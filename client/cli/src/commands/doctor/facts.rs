@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cluster::ReadError;
 use super::finding::{Problem, failed, skipped};
+use crate::kubernetes::ReadError;
 
 /// Custom resources, as in their paths.
 pub(super) const PLURALS: [&str; 4] = [
@@ -96,14 +96,6 @@ pub(super) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Variable of the first container of a Deployment; none if it is empty.
-pub(super) fn variable<'a>(deployment: &'a Value, name: &str) -> Option<&'a str> {
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let variables = container["env"].as_array()?;
-    let found = variables.iter().find(|entry| entry["name"] == name)?;
-    found["value"].as_str().filter(|value| !value.is_empty())
-}
-
 /// Secrets with certificates: those of the Ingress and of the gateways. At most a few.
 pub(super) fn certificate_secrets(facts: &Facts) -> Vec<String> {
     const MAX: usize = 8;
@@ -123,15 +115,4 @@ fn gateway_secret(facts: &Facts) -> Option<&str> {
     let volumes = gateway["spec"]["template"]["spec"]["volumes"].as_array()?;
     let volume = volumes.iter().find(|volume| volume["name"] == "tls")?;
     volume["secret"]["secretName"].as_str()
-}
-
-/// Name prefix of the chart's objects, as template `name` makes it.
-pub(super) fn name(release: &str) -> String {
-    const CHART: &str = "sandbox-operator";
-    let cut = |max: usize| release.chars().take(max).collect::<String>();
-    if release.contains(CHART) {
-        cut(40).trim_end_matches('-').into()
-    } else {
-        format!("{}-{CHART}", cut(23).trim_end_matches('-'))
-    }
 }

@@ -13,9 +13,9 @@ use kube::Client;
 use serde_json::Value;
 
 use self::places::{Place, place};
-use super::Args;
-use super::cluster::{self, ReadError};
-use super::facts::{Facts, Resource, name, variable};
+use super::facts::{Facts, Resource};
+use crate::installation::{Installation, variable};
+use crate::kubernetes::{self, ReadError};
 
 /// Requests at once.
 const CONCURRENCY: usize = 8;
@@ -39,10 +39,10 @@ const SECOND: [Resource; 10] = [
 /// Of an operator that serves one namespace.
 const OF_SANDBOXES: [Resource; 2] = [Resource::SandboxPolicies, Resource::Quotas];
 
-pub(super) async fn gather(args: &Args) -> Facts {
+pub(super) async fn gather(installation: &Installation) -> Facts {
     let mut facts = Facts {
-        name: name(&args.release),
-        namespace: args.namespace.clone(),
+        name: installation.name(),
+        namespace: installation.operator_namespace.clone(),
         sandboxes: None,
         version: Err(String::new()),
         clock_ahead: None,
@@ -51,14 +51,14 @@ pub(super) async fn gather(args: &Args) -> Facts {
         rights: Vec::new(),
         hosts: Vec::new(),
     };
-    let client = match cluster::connect(args).await {
+    let client = match installation.connect().await {
         Ok(client) => client,
         Err(error) => {
             facts.version = Err(error);
             return facts;
         }
     };
-    match cluster::get(&client, "/version").await {
+    match kubernetes::get(&client, "/version").await {
         Ok(response) => {
             if let Some(date) = response.date {
                 facts.clock_ahead = Some(date.duration_since(Timestamp::now()).as_secs_f64());
@@ -107,7 +107,7 @@ async fn objects(
 async fn read(client: &Client, place: &Place) -> Result<Vec<Value>, ReadError> {
     let Some(names) = &place.names else {
         let path = format!("{}?limit={MAX_OBJECTS}", place.collection);
-        let mut body = cluster::get(client, &path).await?.body;
+        let mut body = kubernetes::get(client, &path).await?.body;
         return match body["items"].take() {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),
@@ -115,7 +115,7 @@ async fn read(client: &Client, place: &Place) -> Result<Vec<Value>, ReadError> {
     };
     let mut found = Vec::new();
     for name in names {
-        match cluster::get(client, &format!("{}/{name}", place.collection)).await {
+        match kubernetes::get(client, &format!("{}/{name}", place.collection)).await {
             Ok(response) => found.push(response.body),
             Err(ReadError::NotFound(_)) => {}
             Err(error) => return Err(error),

@@ -1,7 +1,8 @@
 //! Runtime class of sandboxes.
 
-use super::super::facts::{Facts, Resource, variable};
+use super::super::facts::{Facts, Resource};
 use super::super::finding::{Outcome, failed};
+use crate::installation::variable;
 
 pub(super) fn check(facts: &Facts) -> Outcome {
     let Some(name) = variable(facts.deployment("controller")?, "RUNTIME_CLASS") else {

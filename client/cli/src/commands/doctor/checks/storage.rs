@@ -1,7 +1,8 @@
 //! Storage class of workspaces.
 
-use super::super::facts::{Facts, Resource, name_of, variable};
+use super::super::facts::{Facts, Resource, name_of};
 use super::super::finding::{Outcome, failed};
+use crate::installation::variable;
 
 const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 

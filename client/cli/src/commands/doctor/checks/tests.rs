@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::super::cluster::ReadError;
 use super::super::facts::{Facts, Host, Resource, Right};
 use super::super::finding::State;
 use super::run;
+use crate::kubernetes::ReadError;
 
 fn deployment(component: &str, env: &Value) -> Value {
     let labels = json!({"app.kubernetes.io/component": component});

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::net::lookup_host;
 
-use super::super::facts::{Facts, Host, variable};
+use super::super::facts::{Facts, Host};
+use crate::installation::variable;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 

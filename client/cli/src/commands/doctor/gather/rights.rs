@@ -5,9 +5,9 @@ use futures::stream;
 use kube::Client;
 use serde_json::json;
 
-use super::super::cluster;
 use super::super::facts::{Facts, Right};
 use super::CONCURRENCY;
+use crate::kubernetes;
 
 /// The rights that the operator cannot do without: component, verb, API group, resource, name, and
 /// true for the namespace of sandboxes.
@@ -87,7 +87,7 @@ pub(super) async fn read(client: &Client, facts: &Facts) -> Vec<Right> {
                 {"namespace": namespace.unwrap_or_default(), "verb": verb, "group": group,
                  "resource": kind, "subresource": sub, "name": name}}});
                 let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-                let response = cluster::post(client, path, &review).await;
+                let response = kubernetes::post(client, path, &review).await;
                 let scope = namespace.unwrap_or("all namespaces");
                 Right {
                     text: format!("{account}: {verb} {resource} {name}")

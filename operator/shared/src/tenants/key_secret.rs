@@ -5,14 +5,24 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
-use shared::kubernetes::client::{CallError, with_timeout};
-use shared::tenants::key_document::KeyDocument;
-use shared::tenants::{SECRET_KEY, SECRET_NAME};
+use super::key_document::{KeyDocument, KeyDocumentError};
+use super::{SECRET_KEY, SECRET_NAME};
+use crate::kubernetes::client::{CallError, with_timeout};
 
 /// Attempts to change the Secret after conflicts.
 const MAX_UPDATE_ATTEMPTS: u32 = 5;
 
-pub(crate) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
+#[derive(Debug, thiserror::Error)]
+pub enum KeySecretError {
+    #[error(transparent)]
+    Document(#[from] KeyDocumentError),
+    #[error("Secret {SECRET_NAME}: {0}")]
+    Call(#[from] CallError),
+    #[error("Secret {SECRET_NAME} keeps changing; try again")]
+    Contended,
+}
+
+pub fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
     Api::namespaced(client.clone(), namespace)
 }
 
@@ -20,8 +30,8 @@ pub(crate) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
 pub async fn update_secret<T>(
     client: &Client,
     namespace: &str,
-    change: impl Fn(&mut KeyDocument) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+    change: impl Fn(&mut KeyDocument) -> Result<T, KeyDocumentError>,
+) -> Result<T, KeySecretError> {
     let api = secrets(client, namespace);
     for _ in 0..MAX_UPDATE_ATTEMPTS {
         let found = with_timeout(api.get_opt(SECRET_NAME)).await?;
@@ -37,19 +47,19 @@ pub async fn update_secret<T>(
             Err(error) => return Err(error.into()),
         }
     }
-    anyhow::bail!("Secret {SECRET_NAME} keeps changing; try again")
+    Err(KeySecretError::Contended)
 }
 
 /// Loads the keys; `None` if the Secret does not exist.
-pub(crate) async fn load_document(
+pub async fn load_document(
     client: &Client,
     namespace: &str,
-) -> anyhow::Result<Option<KeyDocument>> {
+) -> Result<Option<KeyDocument>, KeySecretError> {
     let secret = with_timeout(secrets(client, namespace).get_opt(SECRET_NAME)).await?;
-    secret.as_ref().map(read).transpose()
+    Ok(secret.as_ref().map(read).transpose()?)
 }
 
-pub(crate) fn read(secret: &Secret) -> anyhow::Result<KeyDocument> {
+pub fn read(secret: &Secret) -> Result<KeyDocument, KeyDocumentError> {
     let json = secret.data.as_ref().and_then(|data| data.get(SECRET_KEY));
     Ok(json
         .map(|json| KeyDocument::read(&json.0))
@@ -62,7 +72,7 @@ async fn store(
     api: &Api<Secret>,
     found: Option<Secret>,
     document: &KeyDocument,
-) -> anyhow::Result<Result<(), CallError>> {
+) -> Result<Result<(), CallError>, KeyDocumentError> {
     let params = PostParams::default();
     let is_new = found.is_none();
     let mut secret = found.unwrap_or_else(|| Secret {
@@ -85,9 +95,9 @@ async fn store(
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use shared::tenants::record::RawRecord;
     use testing::FakeApi;
 
+    use super::super::record::RawRecord;
     use super::*;
 
     #[tokio::test]
@@ -98,9 +108,8 @@ mod tests {
             name: "a".into(),
             ..RawRecord::default()
         };
-        let create = |document: &mut KeyDocument| {
-            Ok(document.create(record.clone(), Timestamp::UNIX_EPOCH)?)
-        };
+        let create =
+            |document: &mut KeyDocument| document.create(record.clone(), Timestamp::UNIX_EPOCH);
         let first = update_secret(&client, "ns", create).await.unwrap();
         let (other, second) = (api.client(), api.client());
         let (a, b) = tokio::join!(

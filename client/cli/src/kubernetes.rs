@@ -1,5 +1,5 @@
 //! Bounded reads of the Kubernetes API. Objects are JSON, so that no field of another version of
-//! Kubernetes makes a check impossible.
+//! Kubernetes stands in the way.
 
 use std::time::Duration;
 
@@ -7,18 +7,15 @@ use http::{Method, Request};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use serde_json::Value;
-
-use super::Args;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 16 << 20;
 const MAX_TEXT_CHARS: usize = 300;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     #[error("the kubeconfig has no right to read {0}")]
     Forbidden(String),
     #[error("the API server has no {0}")]
@@ -29,38 +26,16 @@ pub(super) enum ReadError {
 
 /// Document, and the time by the clock of the server.
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) body: Value,
-    pub(super) date: Option<Timestamp>,
+pub(crate) struct Response {
+    pub(crate) body: Value,
+    pub(crate) date: Option<Timestamp>,
 }
 
-/// Makes a client from flags, the environment or the service account of a Pod.
-pub(super) async fn connect(args: &Args) -> Result<Client, String> {
-    // Fails if there is a provider already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let options = KubeConfigOptions {
-        context: args.context.clone(),
-        ..KubeConfigOptions::default()
-    };
-    let config = match (&args.kubeconfig, &args.context) {
-        (Some(file), _) => {
-            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| error.to_string())?;
-            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.map_err(|error| error.to_string())?
-        }
-        (None, Some(_)) => Config::from_kubeconfig(&options)
-            .await
-            .map_err(|error| error.to_string())?,
-        (None, None) => Config::infer().await.map_err(|error| error.to_string())?,
-    };
-    Client::try_from(config).map_err(|error| error.to_string())
-}
-
-pub(super) async fn get(client: &Client, path: &str) -> Result<Response, ReadError> {
+pub(crate) async fn get(client: &Client, path: &str) -> Result<Response, ReadError> {
     send(client, Method::GET, path, Vec::new()).await
 }
 
-pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Result<Response, ReadError> {
+pub(crate) async fn post(client: &Client, path: &str, body: &Value) -> Result<Response, ReadError> {
     send(client, Method::POST, path, body.to_string().into_bytes()).await
 }
 
@@ -104,7 +79,7 @@ async fn send(
 }
 
 /// The message of an error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
