@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
 use crate::{
-    admin, builds, dns, doctor, generated_files, idle, isolation, kubeconfig, limits, packages, rbac,
-    render, upgrade,
+    admin, builds, dns, doctor, generated_files, idle, isolation, kubeconfig, limits, packages,
+    rbac, render, upgrade,
 };
 use tests::cli_tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
