@@ -20,7 +20,10 @@ pub(crate) fn moments(
         add(info.started_at, "start began".into());
     }
     add(info.scheduled_at, "Pod scheduled".into());
-    add(info.container_started_at, "images pulled, container started".into());
+    add(
+        info.container_started_at,
+        "images pulled, container started".into(),
+    );
     add(info.ready_at, "ready".into());
     if let Some(kept) = &info.persisted {
         add(kept.at, format!("paused, kept {}", kept.level));

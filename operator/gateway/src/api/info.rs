@@ -165,7 +165,7 @@ impl Api {
         let requests = requests(entry, &self.resources);
         let started_at = started_at(entry, state.lifecycle);
         // Until it is ready again, the status has the stages of an earlier run.
-        let stage = |at: &Option<Time>| {
+        let reached = |at: &Option<Time>| {
             let at = at.as_ref().map(|at| at.0);
             at.filter(|at| started_at.is_some_and(|started| *at >= started))
         };
@@ -196,9 +196,9 @@ impl Api {
             runtime_class: spec.runtime_class_name.clone(),
             created_at: entry.created_at,
             started_at,
-            scheduled_at: stage(&status.scheduled_at),
-            container_started_at: stage(&status.container_started_at),
-            ready_at: stage(&status.ready_at),
+            scheduled_at: reached(&status.scheduled_at),
+            container_started_at: reached(&status.container_started_at),
+            ready_at: reached(&status.ready_at),
             idle_since: self.idle_since(entry),
         })
     }

@@ -155,7 +155,10 @@ fn stages_of_a_start_are_recorded_unless_its_pod_was_warm() {
         started_at: Some(later(-50)),
     };
     let status = fixture.reaches(Phase::Running, Reason::Ready).status;
-    assert_eq!((status.scheduled_at, status.container_started_at), (None, None));
+    assert_eq!(
+        (status.scheduled_at, status.container_started_at),
+        (None, None)
+    );
 }
 
 #[test]
