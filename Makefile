@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate console docs package compare-browser bench-browser bench-checkpoint bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate console docs package compare-browser bench-browser bench-checkpoint bench-cp bench-persistence bench-persistence-node bench-start bench-executor bench-controller bench-claim bench-events bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ bench-checkpoint: ## Dump and restore of a process with 30 and 256 MiB, into an 
 	hack/install criu
 	cargo build --release --locked -p checkpoint --example bench_checkpoint
 	$(RELEASE)/examples/bench_checkpoint $$(hack/criu/install)
+
+bench-cp: ## sandbox cp in standalone: 2 GiB and a tree of 10 000 files, both ways, beside curl through the same gateway
+	hack/install base
+	cargo build --release --locked -p executor -p standalone -p cli -p tests --bins --example bench_copy
+	RUST_LOG=warn $(RELEASE)/examples/bench_copy $(RELEASE)
 
 bench-persistence: ## Pauses and resumes in standalone by level: files, and processes with 30 MiB to 1 GiB
 	hack/install base criu

@@ -1,6 +1,7 @@
 //! A page in a real Chromium, driven over the `DevTools` protocol: input as from a person, and a record
 //! of the requests and faults of the page.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,6 +193,15 @@ impl Page {
             "({element}?.focus(), !!{element} && document.activeElement === {element})"
         ))
         .await;
+    }
+
+    /// Chooses a file of this machine in an input, as a person does in the dialog that it opens.
+    pub async fn choose_file(&self, selector: &str, path: &Path) {
+        let input = json!({"expression": format!("document.querySelector({})", json!(selector))});
+        let input = self.call("Runtime.evaluate", input).await;
+        let id = &input["result"]["objectId"];
+        let choice = json!({"files": [path], "objectId": id});
+        self.call("DOM.setFileInputFiles", choice).await;
     }
 
     /// Presses a key that has this text, if any.

@@ -5,6 +5,7 @@ mod first_minutes;
 mod list;
 mod logs;
 mod terminal;
+mod uploads;
 
 use axum::Router;
 use axum::body::Body;

@@ -1,5 +1,5 @@
 //! A real Prometheus reads the metrics of a standalone, and answers every query of the alerts and
-//! dashboards with data of what the test has done before.
+//! dashboards with data of what the test has done before. When sandboxes fail, their alert fires.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,6 +16,10 @@ use crate::fixture::{Fixture, fixture_with};
 /// Rounds of queries until each has data, and the pause between them.
 const MAX_ROUNDS: u32 = 120;
 const ROUND_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Alert that fires here, and sandboxes that fail for it: more than its threshold of five.
+const ALERT: &str = "SandboxOperatorSandboxesFail";
+const FAILING: usize = 7;
 
 /// Panels without data here: nothing of the kind happens on one machine, or in this test. Their
 /// metrics exist, as `chart/monitoring.rs` checks.
@@ -38,7 +42,7 @@ async fn every_query_has_data_of_a_live_process() {
     };
     let target = fixture.api().trim_start_matches("http://").to_owned();
     let labels = json!({"namespace": NAMESPACE, "pod": "standalone"});
-    let rules = alert_rules();
+    let rules = impatient(alert_rules());
     let prometheus = Prometheus::start(&target, &labels, &rule_file(&rules)).await;
     do_everything(&fixture).await;
 
@@ -58,6 +62,54 @@ async fn every_query_has_data_of_a_live_process() {
     }
     assert_eq!(unexpected(&missing), BTreeSet::new(), "no data");
     rules_are_healthy(&prometheus, rules.len()).await;
+    // Nothing is wrong with this process so far: one failed sandbox is not enough.
+    assert_eq!(firing(&prometheus).await, Vec::<Value>::new());
+    let names: Vec<_> = (0..FAILING)
+        .map(|number| format!("failing-{number}"))
+        .collect();
+    for name in &names {
+        fixture.apply(name, &json!({"image": "host", "command": ["false"]}));
+    }
+    for name in &names {
+        fixture.kubectl(&format!(
+            "wait --for=condition=Failed sbx/{name} --timeout=120s"
+        ));
+    }
+    failed_sandboxes_fire(&prometheus).await;
+}
+
+/// Rules that wait seconds where those of the chart wait minutes. The thresholds are the same.
+fn impatient(mut rules: Vec<Value>) -> Vec<Value> {
+    for rule in &mut rules {
+        if rule["alert"] == ALERT {
+            rule["for"] = "2s".into();
+        }
+    }
+    rules
+}
+
+async fn firing(prometheus: &Prometheus) -> Vec<Value> {
+    let answer = prometheus.get("alerts").await;
+    let mut alerts = answer["data"]["alerts"].as_array().unwrap().clone();
+    alerts.retain(|alert| alert["state"] == "firing");
+    alerts
+}
+
+/// Waits for the alert; no other fires.
+async fn failed_sandboxes_fire(prometheus: &Prometheus) {
+    for _ in 0..MAX_ROUNDS {
+        let alerts = firing(prometheus).await;
+        if let [alert] = &alerts[..] {
+            let labels = json!({"alertname": ALERT, "severity": "warning", "reason": "CrashLoop"});
+            assert_eq!(alert["labels"], labels);
+            let summary = alert["annotations"]["summary"].as_str().unwrap();
+            assert!(summary.ends_with("sandboxes have failed in half an hour: CrashLoop."));
+            return;
+        }
+        assert_eq!(alerts, Vec::<Value>::new());
+        tokio::time::sleep(ROUND_INTERVAL).await;
+    }
+    panic!("no alert: {}", prometheus.get("rules").await);
 }
 
 /// Starts, claims, pauses, resumes, a wake, a snapshot, a build, restarts and failures.
@@ -114,7 +166,4 @@ async fn rules_are_healthy(prometheus: &Prometheus, count: usize) {
             "{rule}"
         );
     }
-    // Nothing is wrong with this process.
-    let firing = rules.iter().filter(|rule| rule["state"] == "firing");
-    assert_eq!(firing.collect::<Vec<_>>(), Vec::<&Value>::new());
 }
