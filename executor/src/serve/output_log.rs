@@ -22,7 +22,7 @@ mod tests;
 /// Readers of one log.
 pub(super) const MAX_READERS: usize = 16;
 /// Largest piece for a reader in bytes.
-const MAX_PIECE_BYTES: usize = 32 << 10;
+const MAX_PIECE_BYTES: usize = 64 << 10;
 /// Bytes that a writer is ahead of the readers that it waits for. The other half of the scrollback
 /// stays for readers that come back.
 const MAX_AHEAD_BYTES: u64 = MAX_BYTES as u64 / 2;

@@ -1,11 +1,12 @@
 //! Local files and trees as a tar stream.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _, Write};
+use std::io::{self, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use tar::{Builder, EntryType, Header};
 
+use super::pipe::CHUNK_BYTES;
 use crate::failure::Failure;
 
 /// A build context is at most 256 MiB as base64 text.
@@ -82,6 +83,7 @@ fn add(
             .take(length)
             .chain(io::repeat(0))
             .take(length);
+        let content = BufReader::with_capacity(CHUNK_BYTES, content);
         archive.append_data(&mut header, name, content)?;
     } else {
         return Ok(false);

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 /// Chunks in flight.
 pub(crate) const QUEUE: usize = 8;
-const CHUNK_BYTES: usize = 64 << 10;
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// Sends each piece that is written. Fails when the receiver is gone.
 #[derive(Debug)]

@@ -2,13 +2,14 @@
 //! end the copy, and links that lead out of it are left out.
 
 use std::cell::Cell;
-use std::io::{self, Read};
+use std::io::{self, BufWriter, Read, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tar::{Archive, Entry, EntryType};
 
 use super::header_limit::{CONTENT, HEADER, LimitedHeaders};
+use super::pipe::CHUNK_BYTES;
 use super::tree::Tree;
 
 /// Entries that a note names.
@@ -71,8 +72,11 @@ fn add(
     match entry.header().entry_type() {
         EntryType::Directory => tree.directory(path, mode)?,
         EntryType::Regular | EntryType::Continuous => {
-            let mut file = tree.file(path, mode)?;
-            io::copy(entry, &mut file)?;
+            let file = tree.file(path, mode)?;
+            let mut writer = BufWriter::with_capacity(CHUNK_BYTES, &file);
+            io::copy(entry, &mut writer)?;
+            writer.flush()?;
+            drop(writer);
             if let Ok(seconds) = entry.header().mtime() {
                 let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
                 // A file system may not have this time.

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::serve::output_log::{OutputLog, Pace, Stream};
 
-const PIECE_BYTES: usize = 16 << 10;
+/// Content of a full pipe.
+const PIECE_BYTES: usize = 64 << 10;
 /// Time for the rest of the output after the exit, if programs in the background keep it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// Most bytes that a program can leave in a pipe or terminal when it exits.

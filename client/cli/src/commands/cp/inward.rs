@@ -15,8 +15,8 @@ use crate::output::note;
 use crate::progress;
 use crate::text::escape;
 
-/// Unpacks into a directory. `-o`: files belong to the user of the sandbox.
-const UNPACK: &str = r#"mkdir -p -- "$1" && exec tar -x -o -f - -C "$1""#;
+/// Unpacks into a directory. `-o`: files belong to the user of the sandbox. GNU tar reads 64 KiB at a time.
+const UNPACK: &str = r#"mkdir -p -- "$1" && export TAR_OPTIONS=--blocking-factor=128 && exec tar -x -o -f - -C "$1""#;
 
 pub(super) async fn copy(sandbox: &Sandbox, source: &Path, target: &str) -> Result<(), Failure> {
     let unreadable = |error| Failure::Local(format!("{}: {error}", source.display()));
