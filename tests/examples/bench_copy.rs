@@ -127,11 +127,11 @@ impl Benchmark {
                 .await;
             let _ = fs::remove_dir_all(&out);
             fs::create_dir(&out).unwrap();
-            copied_in.push(self.copy(&local_source, &format!("{NAME}:/workspace/in")));
+            copied_in.push(self.copy(&local_source, format!("{NAME}:/workspace/in")));
             assert_eq!(self.digest_in_sandbox(source).await, source_digest);
             sent.push(self.curl("-T", &local_plain, plain));
             assert_eq!(self.digest_in_sandbox(plain).await, plain_digest);
-            copied_out.push(self.copy(&format!("{NAME}:/workspace/in/{source}"), &out));
+            copied_out.push(self.copy(format!("{NAME}:/workspace/in/{source}"), &out));
             assert_eq!(digest(&out, source), source_digest);
             // The same name as that of the copy, if there is one file only.
             let _ = fs::remove_file(&received_plain);
