@@ -1,7 +1,7 @@
 //! `sandbox cp` of one large file and of a tree of small ones, in both directions (`make bench-cp`).
 //!
-//! The reference, in the same run, is curl with the same bytes as one file, through the same gateway to
-//! a plain HTTP server in the sandbox.
+//! The reference, in the same run, is curl with the same file, or with an archive of the tree, through
+//! the same gateway to a plain HTTP server in the sandbox. A downloaded archive is unpacked on the way.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
 
@@ -45,8 +45,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 http.server.ThreadingHTTPServer(('', int(sys.argv[1])), Handler).serve_forever()
 ";
 
-/// Source of a copy, and the same bytes as one file for curl.
-const LOADS: [(&str, &str); 2] = [("file", "file"), ("tree", "plain")];
+/// Source of a copy, and the file for curl.
+const LOADS: [(&str, &str); 2] = [("file", "file"), ("tree", "tree.tar")];
 
 struct Benchmark {
     programs: PathBuf,
@@ -90,12 +90,14 @@ fn sources() -> TempDir {
         io::copy(&mut random, &mut File::create(path).unwrap()).unwrap();
     };
     random(local.path().join("file"), FILE_BYTES);
-    random(local.path().join("plain"), FILES * SMALL_BYTES);
     for number in 0..FILES {
         let directory = local.path().join(format!("tree/{}", number % 100));
         fs::create_dir_all(&directory).unwrap();
         random(directory.join(number.to_string()), SMALL_BYTES);
     }
+    let mut tar = Command::new("tar");
+    tar.args(["-cf", "tree.tar", "tree"]).current_dir(&local);
+    assert!(tar.status().unwrap().success());
     local
 }
 
@@ -119,7 +121,6 @@ impl Benchmark {
         let [mut copied_in, mut sent, mut copied_out, mut received] = [const { Vec::new() }; 4];
         let (local, out) = (self.local.path(), self.local.path().join("out"));
         let [local_source, local_plain] = [source, plain].map(|name| local.join(name));
-        let received_plain = out.join(plain);
         let [source_digest, plain_digest] = [source, plain].map(|name| digest(local, name));
         for _ in 0..ROUNDS {
             self.session
@@ -129,14 +130,19 @@ impl Benchmark {
             fs::create_dir(&out).unwrap();
             copied_in.push(self.copy(&local_source, format!("{NAME}:/workspace/in")));
             assert_eq!(self.digest_in_sandbox(source).await, source_digest);
-            sent.push(self.curl("-T", &local_plain, plain));
+            sent.push(self.curl(&format!("-T {}", local_plain.display()), plain, &out));
             assert_eq!(self.digest_in_sandbox(plain).await, plain_digest);
             copied_out.push(self.copy(format!("{NAME}:/workspace/in/{source}"), &out));
             assert_eq!(digest(&out, source), source_digest);
-            // The same name as that of the copy, if there is one file only.
-            let _ = fs::remove_file(&received_plain);
-            received.push(self.curl("-o", &received_plain, plain));
-            assert_eq!(digest(&out, plain), plain_digest);
+            fs::remove_dir_all(&out).unwrap();
+            fs::create_dir(&out).unwrap();
+            let target = if plain == source {
+                "-o file"
+            } else {
+                "| tar -x"
+            };
+            received.push(self.curl(target, plain, &out));
+            assert_eq!(digest(&out, source), source_digest);
         }
         let bytes = fs::metadata(local_plain).unwrap().len();
         report(&format!("{source} in"), bytes, copied_in, sent);
@@ -149,11 +155,17 @@ impl Benchmark {
         time(command.arg("cp").arg(from).arg(to))
     }
 
-    /// Sends or receives a file of the server.
-    fn curl(&self, flag: &str, local: &Path, name: &str) -> Duration {
-        let url = format!("{}/in/{name}", self.url);
-        let mut command = Command::new("curl");
-        time(command.args(["-sS", "--fail", flag]).arg(local).arg(url))
+    /// Sends a file to the server, or receives one; `rest` says which, and follows the URL.
+    fn curl(&self, rest: &str, name: &str, directory: &Path) -> Duration {
+        let script = format!(
+            "set -o pipefail; curl -sS --fail {}/in/{name} {rest}",
+            self.url
+        );
+        time(
+            Command::new("bash")
+                .args(["-c", &script])
+                .current_dir(directory),
+        )
     }
 
     async fn digest_in_sandbox(&self, name: &str) -> String {

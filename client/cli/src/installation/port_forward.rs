@@ -213,8 +213,9 @@ mod tests {
             assert_eq!(request.uri().to_string(), path);
             if !self.is_allowed {
                 let body = r#"{"kind": "Status", "message": "pods is forbidden"}"#.to_owned();
-                let rejected = http::Response::builder().status(403).body(Some(body));
-                return Err(rejected.unwrap());
+                let mut rejected = http::Response::new(Some(body));
+                *rejected.status_mut() = StatusCode::FORBIDDEN;
+                return Err(rejected);
             }
             let protocol = HeaderValue::from_static(SUBPROTOCOL);
             response

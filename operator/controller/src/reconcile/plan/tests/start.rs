@@ -135,30 +135,30 @@ fn supervisor_readiness_overrides_kubelet() {
 
 #[test]
 fn stages_of_a_start_are_recorded_unless_its_pod_was_warm() {
-    let mut fixture = PlanFixture::new();
-    fixture.facts.pod = Some(pod());
-    let began = fixture.now;
-    let later = |seconds| began + SignedDuration::from_secs(seconds);
-    fixture.pod().scheduled_at = Some(later(1));
-    fixture.pod().container.state = ContainerState::Running {
-        started_at: Some(later(4)),
+    let stages = |scheduled, running| {
+        let mut fixture = PlanFixture::new();
+        fixture.plan_and_apply();
+        let [scheduled_at, started_at] = [scheduled, running].map(|after| fixture.at(after));
+        let container = Container {
+            state: ContainerState::Running { started_at },
+            ..waiting_pod().container
+        };
+        fixture.facts.pod = Some(PodFacts {
+            scheduled_at,
+            container,
+            ..pod()
+        });
+        fixture.facts.readiness = Some(ProbeResult::Ready);
+        fixture.advance(5);
+        let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+        let recorded = [status.scheduled_at, status.container_started_at];
+        let expected = [scheduled_at, started_at];
+        (recorded.map(|at| at.map(|at| at.0)), expected)
     };
-    fixture.advance(5);
-    let status = fixture.reaches(Phase::Running, Reason::Ready).status;
-    assert_eq!(status.scheduled_at.unwrap().0, later(1));
-    assert_eq!(status.container_started_at.unwrap().0, later(4));
-
-    let mut fixture = PlanFixture::new();
-    fixture.facts.pod = Some(pod());
-    fixture.pod().scheduled_at = Some(later(-60));
-    fixture.pod().container.state = ContainerState::Running {
-        started_at: Some(later(-50)),
-    };
-    let status = fixture.reaches(Phase::Running, Reason::Ready).status;
-    assert_eq!(
-        (status.scheduled_at, status.container_started_at),
-        (None, None)
-    );
+    let (recorded, expected) = stages(1, 4);
+    assert_eq!(recorded, expected);
+    let (recorded, _) = stages(-60, -50);
+    assert_eq!(recorded, [None, None]);
 }
 
 #[test]
