@@ -54,7 +54,7 @@ export function SandboxList() {
   const change = (part: Partial<typeof kept>) => setView((kept = { ...view, ...part }));
 
   useEffect(() => {
-    // A failure is that of the stream too, which says so. The next question is the repetition.
+    // A failure is that of the stream too, which says so. The next read repeats it.
     const refresh = () => document.hidden || void refreshIdle().catch(() => undefined);
     refresh();
     const timer = setInterval(refresh, IDLE_INTERVAL);
@@ -183,7 +183,7 @@ function Head(props: { column: Column; text: string; view: typeof kept; change(p
   );
 }
 
-/** What changes with time, as texts: a row is drawn again only if one of them is another. */
+/** Texts that change with time: a row is drawn again only if one of them is another. */
 function texts(runtime: Runtime, now: number) {
   const [core, gib] = costTexts(runtime, now) ?? ["–", ""];
   return { age: age(runtime.created_at, now), idle: idle(runtime, now), core, gib };

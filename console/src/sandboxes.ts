@@ -75,23 +75,25 @@ export function put(next: Runtime, at = new Date().toISOString()): void {
   publish();
 }
 
-/** The latest activity that a gateway has told of: each replica knows its own requests only. */
+/** The latest activity that a gateway has reported: each replica knows its own requests only. */
 function lastActivity(last: Runtime | undefined, { status, idle_since: since }: Runtime): string | null {
   if (status !== "running") return null;
-  const told = since ?? new Date().toISOString();
-  return last?.idle_since && last.idle_since > told ? last.idle_since : told;
+  const reported = since ?? new Date().toISOString();
+  return last?.idle_since && last.idle_since > reported ? last.idle_since : reported;
 }
 
-/** Reads the idle times anew, which no event tells. */
+/** Reads the idle times anew, which no event has. */
 export async function refreshIdle(): Promise<void> {
   // A list that is polled has them, and one that is not current shows old ones.
   if (connection.get() !== "live") return;
-  const { idle_since: told } = await api.idle();
-  for (const [id, since] of Object.entries(told)) {
+  const { idle_since: reported } = await api.idle();
+  for (const [id, since] of Object.entries(reported)) {
     const last = known.get(id);
-    // What has begun to run or has ended meanwhile is for its event to tell.
+    // An event reports those that have begun to run or have ended meanwhile.
     if (last?.status !== "running") continue;
-    known.set(id, { ...last, idle_since: lastActivity(last, { ...last, idle_since: since }) });
+    const next = lastActivity(last, { ...last, idle_since: since });
+    // A row with the same object is not drawn again.
+    if (next !== last.idle_since) known.set(id, { ...last, idle_since: next });
   }
   publish();
 }

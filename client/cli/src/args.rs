@@ -29,9 +29,10 @@ pub(crate) struct Cli {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Access {
-    /// Base URL of the gateway; without one, a kubeconfig leads to it
-    #[arg(long, env = "SANDBOX_API_URL", global = true, value_name = "URL")]
-    api_url: Option<String>,
+    /// Base URL of the gateway; by default that of `SANDBOX_API_URL`, and without it a kubeconfig leads
+    /// to the gateway
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) api_url: Option<String>,
     /// File with the API key; by default the variable `SANDBOX_API_KEY` has it
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
@@ -40,8 +41,11 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn url(&self) -> Option<&str> {
-        self.api_url.as_deref().filter(|url| !url.is_empty())
+    /// URL of the flag or of the variable.
+    pub(crate) fn url(&self) -> Option<String> {
+        let variable = || std::env::var("SANDBOX_API_URL").ok();
+        let url = self.api_url.clone().or_else(variable);
+        url.filter(|url| !url.is_empty())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::installation::Gateway;
 
 /// Variable with the API key.
 const KEY_VARIABLE: &str = "SANDBOX_API_KEY";
-/// Way out for users who have neither.
+/// Advice to users who have neither.
 const ADVICE: &str = "with `make run`, use `. .state/env`";
 /// A person waits: a wrong address should not look like a slow gateway.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,11 +18,15 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// API keys are short.
 const MAX_KEY_FILE_BYTES: u64 = 4096;
 
-/// Client by the URL, or else by the kubeconfig. One that is named on the command line goes first.
+/// Client by the URL, or else by the kubeconfig. The one on the command line goes before a variable.
 pub(crate) async fn client(access: &Access) -> Result<Client, Failure> {
-    match access.url() {
-        Some(_) if !access.installation.is_chosen() => by_url(access),
-        _ => by_kubeconfig(access).await,
+    match (&access.api_url, access.installation.is_chosen()) {
+        (Some(_), true) => Err(Failure::Usage(
+            "--api-url and the options with a kubeconfig exclude each other".into(),
+        )),
+        (None, false) if access.url().is_none() => by_kubeconfig(access).await,
+        (_, false) => by_url(access),
+        (None, true) => by_kubeconfig(access).await,
     }
 }
 
@@ -30,7 +34,7 @@ pub(crate) fn by_url(access: &Access) -> Result<Client, Failure> {
     let key = key(access)?.ok_or_else(|| {
         Failure::Usage(format!("set {KEY_VARIABLE} or --api-key-file ({ADVICE})"))
     })?;
-    new(Settings::new(access.url().unwrap_or_default(), &key)?)
+    new(Settings::new(&access.url().unwrap_or_default(), &key)?)
 }
 
 /// Forwards a port to the gateway. Without an API key, it is the first one of the installation.

@@ -13,6 +13,10 @@ use crate::kubernetes::chain;
 
 pub(crate) use self::gateway::Gateway;
 
+/// Name of the chart, and by default of its release and namespace.
+const CHART: &str = "sandbox-operator";
+const MAX_NAME_LEN: usize = 63;
+
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options with a kubeconfig")]
 pub(crate) struct Installation {
@@ -22,28 +26,37 @@ pub(crate) struct Installation {
     /// Context of the kubeconfig
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// Namespace of the operator
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAMESPACE",
-        default_value = "sandbox-operator"
-    )]
-    pub(crate) operator_namespace: String,
-    /// Name of the Helm release
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAME",
-        default_value = "sandbox-operator"
-    )]
-    release: String,
+    /// Namespace of the operator [default: sandbox-operator]
+    #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
+    operator_namespace: Option<String>,
+    /// Name of the Helm release [default: sandbox-operator]
+    #[arg(long, global = true, value_name = "NAME", value_parser = name)]
+    release: Option<String>,
+}
+
+/// Accepts the characters of names in Kubernetes.
+fn name(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let is_name = (1..=MAX_NAME_LEN).contains(&text.len()) && text.chars().all(is_part);
+    is_name
+        .then(|| text.to_owned())
+        .ok_or_else(|| "not a name in Kubernetes".into())
 }
 
 impl Installation {
-    /// Returns whether the command line names a cluster.
+    /// Returns whether the command line names a cluster or an installation.
     pub(crate) fn is_chosen(&self) -> bool {
-        self.kubeconfig.is_some() || self.context.is_some()
+        let names = [&self.context, &self.operator_namespace, &self.release];
+        self.kubeconfig.is_some() || names.iter().any(|name| name.is_some())
+    }
+
+    /// Namespace of the operator.
+    pub(crate) fn namespace(&self) -> &str {
+        self.operator_namespace.as_deref().unwrap_or(CHART)
+    }
+
+    fn release(&self) -> &str {
+        self.release.as_deref().unwrap_or(CHART)
     }
 
     /// Makes a client of the Kubernetes API from flags, the environment or the service account of a Pod.
@@ -57,9 +70,9 @@ impl Installation {
 
     /// Prefix of the names of the chart's objects, as its template `name` makes it.
     pub(crate) fn name(&self) -> String {
-        const CHART: &str = "sandbox-operator";
-        let cut = |max: usize| self.release.chars().take(max).collect::<String>();
-        if self.release.contains(CHART) {
+        let release = self.release();
+        let cut = |max: usize| release.chars().take(max).collect::<String>();
+        if release.contains(CHART) {
             cut(40).trim_end_matches('-').into()
         } else {
             format!("{}-{CHART}", cut(23).trim_end_matches('-'))

@@ -119,13 +119,23 @@ impl Criu {
             .map(|(name, descriptor)| Ok((name.clone(), descriptor.try_clone()?)))
             .collect();
         let copies = copies.map_err(FailureReason::Io)?;
+        let start = monotonic_now();
         let mut is_approved = false;
         match self.try_restore(archive, descriptors, &mut options, &mut is_approved) {
             Err(first) if first.reason.is_unknown() && !is_approved => {
-                let mut second =
-                    self.try_restore(archive, copies, &mut options, &mut is_approved)?;
-                second.failed_attempt = Some(first);
-                Ok(second)
+                let elapsed = monotonic_now().saturating_sub(start);
+                options.limits.time = options.limits.time.saturating_sub(elapsed);
+                match self.try_restore(archive, copies, &mut options, &mut is_approved) {
+                    Ok(second) => Ok(Restored {
+                        failed_attempt: Some(first),
+                        ..second
+                    }),
+                    // The second failure may be a consequence of the first.
+                    Err(second) => Err(CheckpointError {
+                        log: format!("{}\nsecond attempt: {second}\n{}", first.log, second.log),
+                        ..first
+                    }),
+                }
             }
             only => only,
         }

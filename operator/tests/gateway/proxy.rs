@@ -311,7 +311,8 @@ async fn open_connections_close_when_pod_is_gone() {
 #[tokio::test]
 async fn open_request_is_told_of_a_pause() {
     let fixture = SocketFixture::new().await;
-    let action = "POST /execute_action HTTP/1.1\nHost: HOST\nContent-Length: 0\n\n";
+    let action =
+        "POST /execute_action HTTP/1.1\nHost: HOST\nConnection: close\nContent-Length: 0\n\n";
     let (mut pending, _sandbox, _) = fixture.open(action).await;
     fixture.base.change("/pause", &fixture.id).await;
     fixture.base.report(&fixture.id, &starting(true));

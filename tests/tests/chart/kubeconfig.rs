@@ -5,11 +5,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tests::binaries::binary;
-use tests::cli_tools::until;
+use tests::cli_tools::{apply, kubectl, until};
 
 use crate::release::{IMAGE, NAMESPACE};
 
 const SESSION: &str = "by-kubeconfig";
+const USER: &str = "developer";
 
 pub(crate) fn is_enough_for_sandboxes_and_keys() {
     let started = done(
@@ -51,13 +52,57 @@ pub(crate) fn is_enough_for_sandboxes_and_keys() {
     until("the gateway rejects the key", || {
         !command(&["list"], key).status.success()
     });
+    least_rights_are_enough();
     done(&["stop", SESSION], "");
     let wrong = command(&["list", "--release", "other"], "");
     let said = String::from_utf8_lossy(&wrong.stderr);
     assert!(
-        said.contains("no Deployment other-sandbox-operator-gateway"),
+        said.contains("no gateway of a Helm release other"),
         "{said}"
     );
+}
+
+/// Those of docs/cli.md, as a service account has them.
+fn least_rights_are_enough() {
+    let role = format!(
+        "{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {USER}}}}}\n---\n\
+         {{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {{name: {USER}}}, rules: [\
+         {{apiGroups: [apps], resources: [deployments], verbs: [list]}}, \
+         {{apiGroups: [''], resources: [pods], verbs: [list]}}, \
+         {{apiGroups: [''], resources: [pods/portforward], verbs: [get, create]}}, \
+         {{apiGroups: [''], resources: [secrets], verbs: [get], \
+         resourceNames: [sandbox-operator-default-key]}}]}}\n---\n\
+         {{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {{name: {USER}}}, \
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {USER}}}, \
+         subjects: [{{kind: ServiceAccount, name: {USER}, namespace: {NAMESPACE}}}]}}\n"
+    );
+    apply(&role, &["-n", NAMESPACE]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    let kubeconfig = file.to_str().unwrap();
+    let admin = kubectl(&["config", "view", "--raw", "--flatten"]);
+    std::fs::write(&file, admin).unwrap();
+    let token = kubectl(&["create", "token", USER, "-n", NAMESPACE]);
+    let change = |args: &[&str]| {
+        kubectl(&[&["config", "--kubeconfig", kubeconfig], args].concat());
+    };
+    change(&[
+        "set-credentials",
+        USER,
+        &format!("--token={}", token.trim()),
+    ]);
+    change(&["set-context", "--current", &format!("--user={USER}")]);
+    let listed = done(&["list", "-o", "name", "--kubeconfig", kubeconfig], "");
+    assert!(listed.lines().any(|name| name == SESSION), "{listed}");
+    let keys = command(&["keys", "list", "--kubeconfig", kubeconfig], "");
+    let said = String::from_utf8_lossy(&keys.stderr);
+    assert!(
+        !keys.status.success() && said.contains("forbidden"),
+        "{said}"
+    );
+    for kind in ["rolebinding", "role", "serviceaccount"] {
+        kubectl(&["delete", kind, USER, "-n", NAMESPACE]);
+    }
 }
 
 fn done(args: &[&str], key: &str) -> String {

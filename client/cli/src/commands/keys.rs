@@ -8,7 +8,7 @@ use crate::output::{note, print};
 
 pub(crate) async fn run(installation: &Installation, command: &KeyCommand) -> Result<(), Failure> {
     let client = installation.connect().await.map_err(Failure::Usage)?;
-    let done = command.run(&client, &installation.operator_namespace).await;
+    let done = command.run(&client, installation.namespace()).await;
     let output = done.map_err(|error| Failure::Local(error.to_string()))?;
     for line in output.notes {
         note(&line);

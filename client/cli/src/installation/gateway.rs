@@ -1,18 +1,25 @@
 //! Gateway of an installation: its Pods and how to reach them.
 
+use std::net::IpAddr;
+use std::time::Duration;
+
 use kube::Client;
 use serde_json::Value;
 use shared::tenants::{DEFAULT_KEY_FIELD, DEFAULT_KEY_SECRET};
 
 use super::port_forward::{self, Socket};
-use super::{Installation, variable};
+use super::{CHART, Installation, variable};
 use crate::failure::Failure;
-use crate::kubernetes::{ReadError, get};
+use crate::kubernetes::get;
 
 /// Pods of gateways that are looked at.
 const MAX_PODS: usize = 50;
 /// Name of the container port.
 const PORT: &str = "http";
+/// Secret and field of the first API key, as `NAME/FIELD`.
+const KEY_ANNOTATION: &str = "openhands.dev/first-api-key";
+const MAX_ATTEMPTS: u32 = 3;
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Gateway that is reached through the API server.
 #[derive(derive_more::Debug)]
@@ -25,21 +32,33 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) async fn find(installation: &Installation, client: Client) -> Result<Self, Failure> {
-        let namespace = installation.operator_namespace.clone();
-        let name = format!("{}-gateway", installation.name());
-        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
-        match get(&client, &path).await {
-            Ok(response) => Ok(Self {
-                client,
-                namespace,
-                deployment: response.body,
-            }),
-            Err(ReadError::NotFound(_)) => Err(Failure::Usage(format!(
-                "namespace {namespace} has no Deployment {name}: choose the installation by \
-                 --operator-namespace and --release"
-            ))),
-            Err(error) => Err(Failure::Local(error.to_string())),
-        }
+        let (namespace, release) = (installation.namespace(), installation.release());
+        let labels = [
+            ("name", CHART),
+            ("instance", release),
+            ("component", "gateway"),
+        ];
+        let labels = labels.map(|(label, value)| format!("app.kubernetes.io/{label}={value}"));
+        let path = format!(
+            "/apis/apps/v1/namespaces/{namespace}/deployments?labelSelector={}",
+            labels.join(",")
+        );
+        let found = get(&client, &path).await;
+        let mut list = found
+            .map_err(|error| Failure::Local(error.to_string()))?
+            .body;
+        let deployment = list["items"].get_mut(0).map(Value::take);
+        let absent = || {
+            Failure::Usage(format!(
+                "namespace {namespace} has no gateway of a Helm release {release}: choose the \
+                 installation by --operator-namespace and --release"
+            ))
+        };
+        Ok(Self {
+            client,
+            namespace: namespace.to_owned(),
+            deployment: deployment.ok_or_else(absent)?,
+        })
     }
 
     /// URL of the gateway for clients that connect to a forwarded port. A gateway that speaks TLS has
@@ -51,20 +70,24 @@ impl Gateway {
             return Ok(format!("http://{name}.{}.svc", self.namespace));
         }
         let base = variable(&self.deployment, "BASE_URL").unwrap_or_default();
-        let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
-        let host = authority.split(['/', ':']).next().unwrap_or_default();
-        if host.is_empty() {
-            return Err(Failure::Local("the gateway has no base URL".into()));
-        }
+        let parsed: Option<http::Uri> = base.parse().ok();
+        let host = parsed.as_ref().and_then(http::Uri::host);
+        let is_name = |host: &&str| !host.starts_with('[') && host.parse::<IpAddr>().is_err();
+        let host = host.filter(is_name).ok_or_else(|| {
+            Failure::Local(format!(
+                "the gateway speaks TLS, and its base URL {base:?} has no host name: set \
+                 SANDBOX_API_URL"
+            ))
+        })?;
         Ok(format!("https://{host}"))
     }
 
     /// The first API key of the installation, which the chart keeps in a Secret.
     pub(crate) async fn first_key(&self) -> Result<String, Failure> {
-        let path = format!(
-            "/api/v1/namespaces/{}/secrets/{DEFAULT_KEY_SECRET}",
-            self.namespace
-        );
+        let annotation = self.deployment["metadata"]["annotations"][KEY_ANNOTATION].as_str();
+        let place = annotation.and_then(|place| place.split_once('/'));
+        let (name, field) = place.unwrap_or((DEFAULT_KEY_SECRET, DEFAULT_KEY_FIELD));
+        let path = format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace);
         let found = get(&self.client, &path).await.map_err(|error| {
             Failure::Usage(format!(
                 "{error}; make an API key with `sandbox keys create NAME`, and set SANDBOX_API_KEY"
@@ -72,21 +95,28 @@ impl Gateway {
         })?;
         let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(found.body)
             .map_err(|error| Failure::Local(format!("{path}: {error}")))?;
-        let key = secret.data.unwrap_or_default().remove(DEFAULT_KEY_FIELD);
+        let key = secret.data.unwrap_or_default().remove(field);
         let key = key.and_then(|key| String::from_utf8(key.0).ok());
-        let missing = || {
-            Failure::Local(format!(
-                "Secret {DEFAULT_KEY_SECRET} has no field {DEFAULT_KEY_FIELD}"
-            ))
-        };
+        let missing = || Failure::Local(format!("Secret {name} has no text {field}"));
         Ok(key.ok_or_else(missing)?.trim().to_owned())
     }
 
-    /// Connects to a ready Pod.
+    /// Connects to a ready Pod, and to another one if it has just ended.
     pub(super) async fn open(&self) -> Result<Socket, Failure> {
-        let pod = self.pod().await?;
         let port = self.port().unwrap_or(5000);
-        port_forward::open(&self.client, &self.namespace, &pod, port).await
+        let mut last = None;
+        for attempt in 0..MAX_ATTEMPTS {
+            tokio::time::sleep(attempt * RETRY_INTERVAL).await;
+            let opened = async {
+                let pod = self.pod().await?;
+                port_forward::open(&self.client, &self.namespace, &pod, port).await
+            };
+            match opened.await {
+                Ok(socket) => return Ok(socket),
+                Err(failure) => last = Some(failure),
+            }
+        }
+        Err(last.unwrap_or_else(|| Failure::Local("no attempt was made".into())))
     }
 
     async fn pod(&self) -> Result<String, Failure> {

@@ -3,6 +3,7 @@
 //! message is the channel, and the first message of each channel has the port.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ const SUBPROTOCOL: &str = "v4.channel.k8s.io";
 const DATA: u8 = 0;
 const PORT_BYTES: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// A WebSocket has no half-close: this machine's end is passed on when the rest may have come.
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than a command uses at once.
 const MAX_CONNECTIONS: usize = 64;
 const CHUNK_BYTES: usize = 32 << 10;
@@ -133,19 +136,23 @@ fn message(body: &Bytes, status: StatusCode) -> String {
     message.map_or_else(|| format!("status {status}"), str::to_owned)
 }
 
-/// Copies both ways until one side closes.
+/// Copies both ways until the Pod closes, or this machine does and the rest of a response has come.
 async fn copy(mut stream: TcpStream, socket: Socket) -> Result<(), Failure> {
     let (reader, writer) = stream.split();
-    let (sink, messages) = socket.split();
+    let (mut sink, messages) = socket.split();
+    let mut received = pin!(receive(messages, writer));
     tokio::select! {
-        sent = send(reader, sink) => sent,
-        received = receive(messages, writer) => received,
+        received = &mut received => return received,
+        sent = send(reader, &mut sink) => sent?,
     }
+    let rest = tokio::time::timeout(CLOSED_TIMEOUT, received).await;
+    let _ = sink.close().await;
+    rest.unwrap_or(Ok(()))
 }
 
 async fn send(
     mut reader: ReadHalf<'_>,
-    mut sink: SplitSink<Socket, Message>,
+    sink: &mut SplitSink<Socket, Message>,
 ) -> Result<(), Failure> {
     let mut buffer = vec![DATA; CHUNK_BYTES];
     while let Ok(read @ 1..) = reader.read(&mut buffer[1..]).await {
@@ -153,7 +160,6 @@ async fn send(
         let sent = sink.send(Message::Binary(message)).await;
         sent.map_err(|error| Failure::Local(error.to_string()))?;
     }
-    let _ = sink.close().await;
     Ok(())
 }
 
@@ -186,6 +192,7 @@ async fn receive(
             return Err(Failure::Local(String::from_utf8_lossy(data).into_owned()));
         }
     }
+    let _ = writer.shutdown().await;
     Ok(())
 }
 
@@ -270,6 +277,7 @@ mod tests {
         local.read_exact(&mut text).await.unwrap();
         assert_eq!(&text, b"hello echo");
         drop(local);
+        tokio::time::pause();
         copied.await.unwrap().unwrap();
     }
 

@@ -164,10 +164,10 @@ impl Api {
         let state = derive(entry);
         let requests = requests(entry, &self.resources);
         let started_at = started_at(entry, state.lifecycle);
-        // Until it is ready again, the status has the stages of an earlier run.
+        // Until it is ready again, the status has the stages of an earlier start.
         let reached = |at: &Option<Time>| {
             let at = at.as_ref().map(|at| at.0);
-            at.filter(|at| started_at.is_some_and(|started| *at >= started))
+            at.filter(|at| is_running(entry) && started_at.is_some_and(|started| *at >= started))
         };
         let status = &entry.status;
         Some(RuntimeInfo {

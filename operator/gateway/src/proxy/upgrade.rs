@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,9 +16,7 @@ use super::headers::{self, tokens};
 use shared::metrics::GaugeGuard;
 
 /// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
-const SMALL_BUFFER_BYTES: usize = 8 * 1024;
-/// The same while it carries a file.
-const LARGE_BUFFER_BYTES: usize = 64 * 1024;
+const TUNNEL_BUFFER_BYTES: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Upgrade {
@@ -111,28 +109,13 @@ async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
     let Ok((client, sandbox)) = tokio::try_join!(client, sandbox) else {
         return;
     };
-    let (from_client, to_client) = split(TokioIo::new(client));
-    let (from_sandbox, to_sandbox) = split(TokioIo::new(sandbox));
+    let (mut client, mut sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
     // The end of one direction is passed on alone. Errors of a tunnel concern only its two sides.
-    let _ = tokio::try_join!(copy(from_client, to_sandbox), copy(from_sandbox, to_client));
-}
-
-async fn copy(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-) -> std::io::Result<()> {
-    let mut buffer = Vec::with_capacity(SMALL_BUFFER_BYTES);
-    while from.read_buf(&mut buffer).await? > 0 {
-        to.write_all(&buffer).await?;
-        to.flush().await?;
-        // A read that fills the buffer has left more behind; after a small one the tunnel may be idle.
-        let (read, capacity) = (buffer.len(), buffer.capacity());
-        if read == capacity && capacity < LARGE_BUFFER_BYTES {
-            buffer = Vec::with_capacity(LARGE_BUFFER_BYTES);
-        } else if read <= SMALL_BUFFER_BYTES && capacity > SMALL_BUFFER_BYTES {
-            buffer = Vec::with_capacity(SMALL_BUFFER_BYTES);
-        }
-        buffer.clear();
-    }
-    to.shutdown().await
+    let _ = copy_bidirectional_with_sizes(
+        &mut client,
+        &mut sandbox,
+        TUNNEL_BUFFER_BYTES,
+        TUNNEL_BUFFER_BYTES,
+    )
+    .await;
 }

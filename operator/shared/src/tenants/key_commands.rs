@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
 use kube::Client;
-use serde::Serialize;
 
 use super::key_document::{KeyDocument, KeyDocumentError, ListedKey, NewKey};
 use super::key_secret::{KeySecretError, load_document, secrets, update_secret};
@@ -82,16 +81,6 @@ pub struct Output {
     pub notes: Vec<String>,
 }
 
-/// Entry of `list -o json`.
-#[derive(Debug, Serialize)]
-struct ShownKey {
-    id: String,
-    #[serde(flatten)]
-    record: RawRecord,
-    /// Reason why the key has no effect.
-    fault: Option<&'static str>,
-}
-
 impl KeyCommand {
     /// Carries out the command on the keys of the operator in `namespace`.
     pub async fn run(&self, client: &Client, namespace: &str) -> Result<Output, KeySecretError> {
@@ -127,6 +116,8 @@ impl KeyCommand {
 
 impl CreateArgs {
     async fn run(&self, client: &Client, namespace: &str) -> Result<Output, KeySecretError> {
+        // Nothing may fail or wait between the creation of a key and its output.
+        let is_installed = is_installed(client, namespace).await;
         let create = |document: &mut KeyDocument| {
             document.validate_name(&self.name)?;
             document.create(self.record(), Timestamp::now())
@@ -137,7 +128,7 @@ impl CreateArgs {
             format!("Created key {id} of {name:?} for the operator in namespace {namespace}."),
             "It is printed only once:".into(),
         ];
-        if !is_installed(client, namespace).await {
+        if !is_installed {
             notes.push(format!(
                 "No operator has run in namespace {namespace} yet: the key works where one does \
                  (--operator-namespace)."
@@ -195,11 +186,16 @@ async fn is_installed(client: &Client, namespace: &str) -> bool {
 }
 
 fn json(keys: Vec<ListedKey>) -> Result<String, KeyDocumentError> {
-    let keys: Vec<_> = keys
-        .into_iter()
-        .map(|ListedKey { id, record, fault }| ShownKey { id, record, fault })
-        .collect();
-    Ok(serde_json::to_string_pretty(&keys)? + "\n")
+    let shown = |ListedKey { id, record, fault }: ListedKey| {
+        let mut shown = serde_json::to_value(record)?;
+        // A key that was not generated may be guessed by it.
+        shown.as_object_mut().map(|fields| fields.remove("sha256"));
+        shown["id"] = id.into();
+        shown["fault"] = fault.into();
+        Ok(shown)
+    };
+    let keys: Result<Vec<_>, serde_json::Error> = keys.into_iter().map(shown).collect();
+    Ok(serde_json::to_string_pretty(&keys?)? + "\n")
 }
 
 fn table(keys: &[ListedKey]) -> String {
@@ -207,11 +203,8 @@ fn table(keys: &[ListedKey]) -> String {
     for ListedKey { id, record, fault } in keys {
         let created = record.created_at.as_deref().unwrap_or("-");
         let limits = fault.map_or_else(|| limits(record), |fault| format!("no effect: {fault}"));
-        let _ = writeln!(
-            text,
-            "{id:8}  {:20}  {created:20}  {limits}",
-            record.name.escape_debug().to_string()
-        );
+        let line = format!("{id:8}  {:20}  {created:20}  {limits}", record.name);
+        let _ = writeln!(text, "{}", line.escape_debug());
     }
     text
 }
@@ -310,6 +303,7 @@ mod tests {
             (&"a".into(), &2.into())
         );
 
+        assert_eq!(key["sha256"], Value::Null);
         let id = key["id"].as_str().unwrap();
         let revoked = run(&["revoke", id]).await.unwrap();
         assert_eq!(revoked.result, "1 revoked\n");

@@ -42,7 +42,7 @@ const OF_SANDBOXES: [Resource; 2] = [Resource::SandboxPolicies, Resource::Quotas
 pub(super) async fn gather(installation: &Installation) -> Facts {
     let mut facts = Facts {
         name: installation.name(),
-        namespace: installation.operator_namespace.clone(),
+        namespace: installation.namespace().to_owned(),
         sandboxes: None,
         version: Err(String::new()),
         clock_ahead: None,

@@ -18,10 +18,8 @@ use crate::serve::executor::Executor;
 use crate::serve::output_log::MAX_READERS;
 use crate::serve::terminals::{MAX_MESSAGE_BYTES, Terminal};
 
-/// Buffer of one connection for output in bytes; most of them are idle.
-const WRITE_BUFFER_BYTES: usize = 8 << 10;
-/// The same for input, of which a copy into the sandbox sends 64 KiB at a time.
-const READ_BUFFER_BYTES: usize = 64 << 10;
+/// Buffers of one connection in bytes; most of them are idle.
+const BUFFER_BYTES: usize = 8 << 10;
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
@@ -68,8 +66,8 @@ fn open(
     upgrade
         .max_message_size(MAX_MESSAGE_BYTES)
         .max_frame_size(MAX_MESSAGE_BYTES)
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .read_buffer_size(BUFFER_BYTES)
+        .write_buffer_size(BUFFER_BYTES)
         .on_upgrade(serve)
 }
 
