@@ -20,13 +20,16 @@ const MAX_KEY_FILE_BYTES: u64 = 4096;
 
 /// Client by the URL, or else by the kubeconfig. The one on the command line goes before a variable.
 pub(crate) async fn client(access: &Access) -> Result<Client, Failure> {
-    match (&access.api_url, access.installation.is_chosen()) {
-        (Some(_), true) => Err(Failure::Usage(
+    let is_chosen = access.installation.is_chosen();
+    if is_chosen && access.api_url.is_some() {
+        return Err(Failure::Usage(
             "--api-url and the options with a kubeconfig exclude each other".into(),
-        )),
-        (None, false) if access.url().is_none() => by_kubeconfig(access).await,
-        (_, false) => by_url(access),
-        (None, true) => by_kubeconfig(access).await,
+        ));
+    }
+    if is_chosen || access.url().is_none() {
+        by_kubeconfig(access).await
+    } else {
+        by_url(access)
     }
 }
 
@@ -52,12 +55,8 @@ async fn by_kubeconfig(access: &Access) -> Result<Client, Failure> {
     })?;
     let gateway = Gateway::find(installation, kubernetes).await?;
     // The variables belong together: a key of another gateway has no meaning here.
-    let is_variable_of_other = access.url().is_some() && access.api_key_file.is_none();
-    let key = if is_variable_of_other {
-        None
-    } else {
-        key(access)?
-    };
+    let has_own_key = access.url().is_none() || access.api_key_file.is_some();
+    let key = if has_own_key { key(access)? } else { None };
     let key = match key {
         Some(key) => key,
         None => gateway.first_key().await?,

@@ -103,20 +103,22 @@ impl Gateway {
 
     /// Connects to a ready Pod, and to another one if it has just ended.
     pub(super) async fn open(&self) -> Result<Socket, Failure> {
-        let port = self.port().unwrap_or(5000);
-        let mut last = None;
-        for attempt in 0..MAX_ATTEMPTS {
-            tokio::time::sleep(attempt * RETRY_INTERVAL).await;
-            let opened = async {
-                let pod = self.pod().await?;
-                port_forward::open(&self.client, &self.namespace, &pod, port).await
-            };
-            match opened.await {
-                Ok(socket) => return Ok(socket),
-                Err(failure) => last = Some(failure),
+        let mut attempt = 1;
+        loop {
+            let opened = self.open_once().await;
+            if opened.is_ok() || attempt == MAX_ATTEMPTS {
+                return opened;
             }
+            tokio::time::sleep(attempt * RETRY_INTERVAL).await;
+            attempt += 1;
         }
-        Err(last.unwrap_or_else(|| Failure::Local("no attempt was made".into())))
+    }
+
+    async fn open_once(&self) -> Result<Socket, Failure> {
+        let no_port = || Failure::Local(format!("the gateway has no container port {PORT}"));
+        let port = self.port().ok_or_else(no_port)?;
+        let pod = self.pod().await?;
+        port_forward::open(&self.client, &self.namespace, &pod, port).await
     }
 
     async fn pod(&self) -> Result<String, Failure> {
