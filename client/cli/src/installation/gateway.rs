@@ -10,7 +10,7 @@ use shared::tenants::{DEFAULT_KEY_FIELD, DEFAULT_KEY_SECRET};
 use super::port_forward::{self, Socket};
 use super::{CHART, Installation, variable};
 use crate::failure::Failure;
-use crate::kubernetes::get;
+use crate::kubernetes::{ReadError, get};
 
 /// Pods of gateways that are looked at.
 const MAX_PODS: usize = 50;
@@ -43,11 +43,12 @@ impl Gateway {
             "/apis/apps/v1/namespaces/{namespace}/deployments?labelSelector={}",
             labels.join(",")
         );
-        let found = get(&client, &path).await;
-        let mut list = found
-            .map_err(|error| Failure::Local(error.to_string()))?
-            .body;
-        let deployment = list["items"].get_mut(0).map(Value::take);
+        let deployment = match get(&client, &path).await {
+            Ok(mut list) => list.body["items"].get_mut(0).map(Value::take),
+            // Standalone's own API has no Deployments.
+            Err(ReadError::NotFound(_)) => None,
+            Err(error) => return Err(Failure::Local(error.to_string())),
+        };
         let absent = || {
             Failure::Usage(format!(
                 "namespace {namespace} has no gateway of a Helm release {release}: choose the \

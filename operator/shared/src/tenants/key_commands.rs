@@ -97,7 +97,9 @@ impl KeyCommand {
                     Some(_) => Vec::new(),
                     None => vec![
                         format!("No API keys are stored in namespace {namespace}."),
-                        "The key that sandbox-standalone prints at its start is not stored.".into(),
+                        "Those of an operator are in its namespace, those of standalone in default \
+                         (--operator-namespace)."
+                            .into(),
                     ],
                 };
                 Ok(Output { result, notes })
