@@ -18,6 +18,7 @@ pub mod properties;
 mod response_rewrite;
 mod route;
 mod supervisor;
+mod tunnel_copy;
 mod upgrade;
 mod upstream;
 mod wake;

@@ -7,16 +7,13 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ProxiedResponse;
 use super::headers::{self, tokens};
+use super::tunnel_copy::{LargeBuffers, copy_both};
 use shared::metrics::GaugeGuard;
-
-/// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
-const TUNNEL_BUFFER_BYTES: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Upgrade {
@@ -29,6 +26,7 @@ pub(crate) struct Tunnels {
     open: Gauge,
     tracker: TaskTracker,
     aborted: CancellationToken,
+    large_buffers: LargeBuffers,
 }
 
 /// Ignores an upgrade to HTTP/2, removed by RFC 9113: its requests would bypass the checks.
@@ -73,6 +71,7 @@ impl Tunnels {
             open,
             tracker: TaskTracker::new(),
             aborted: CancellationToken::new(),
+            large_buffers: LargeBuffers::new(),
         }
     }
 
@@ -84,7 +83,7 @@ impl Tunnels {
         headers::to_client(&mut parts.headers);
         set_upgrade_headers(&mut parts.headers, protocol);
         parts.extensions.clear();
-        let connected = connect(upgrade.client, sandbox);
+        let connected = connect(upgrade.client, sandbox, self.large_buffers.clone());
         let tunnel = sent.gone.run_until_cancelled_owned(connected);
         let tunnel = self.aborted.clone().run_until_cancelled_owned(tunnel);
         let held = (sent.guards, GaugeGuard::new(&self.open));
@@ -105,17 +104,11 @@ impl Tunnels {
     }
 }
 
-async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
+async fn connect(client: OnUpgrade, sandbox: OnUpgrade, large_buffers: LargeBuffers) {
     let Ok((client, sandbox)) = tokio::try_join!(client, sandbox) else {
         return;
     };
-    let (mut client, mut sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
-    // The end of one direction is passed on alone. Errors of a tunnel concern only its two sides.
-    let _ = copy_bidirectional_with_sizes(
-        &mut client,
-        &mut sandbox,
-        TUNNEL_BUFFER_BYTES,
-        TUNNEL_BUFFER_BYTES,
-    )
-    .await;
+    let (client, sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
+    // Errors of a tunnel concern only its two sides.
+    let _ = copy_both(client, sandbox, &large_buffers).await;
 }
