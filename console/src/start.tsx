@@ -4,16 +4,24 @@ import { go } from "./route";
 import { put } from "./sandboxes";
 import { Dialog, Problem, useTask } from "./ui";
 
+/** States that a pause can keep; the first is the default of the installation. */
+const LEVELS = {
+  "": "As the installation does",
+  Workspace: "Files of the workspace",
+  Root: "All changed files",
+  Memory: "Files and processes",
+};
+
 /** Command of the executor, as clients send it. */
 const COMMAND = "python -m openhands.runtime.action_execution_server 60000 --working-dir /workspace";
 
 export function StartDialog({ close }: { close(): void }) {
-  const [form, setForm] = useState({ image: "", session: newName(), command: COMMAND, factor: "1", environment: "" });
+  const [form, setForm] = useState({ image: "", session: newName(), command: COMMAND, factor: "1", level: "", environment: "" });
   const { busy, error, run } = useTask();
   const field = (name: keyof typeof form) => ({
     id: `start-${name}`,
     value: form[name],
-    onInput: (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) =>
+    onInput: (event: { currentTarget: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement }) =>
       setForm({ ...form, [name]: event.currentTarget.value }),
   });
   const submit = (event: Event) => {
@@ -25,6 +33,7 @@ export function StartDialog({ close }: { close(): void }) {
         command: form.command.trim() || null,
         working_dir: "/workspace",
         resource_factor: Number(form.factor),
+        persistence: form.level || null,
         environment: parseEnvironment(form.environment),
       });
       put(info);
@@ -41,12 +50,20 @@ export function StartDialog({ close }: { close(): void }) {
         <input {...field("session")} required maxLength={256} spellcheck={false} />
         <p class="hint">Your name for the sandbox. A session that has one already gets it again, resumed if it is paused.</p>
         <details>
-          <summary>Command, size and environment</summary>
+          <summary>Command, size, pause and environment</summary>
           <label for="start-command">Command</label>
           <input {...field("command")} spellcheck={false} />
           <p class="hint">Terminal and files need the executor, which this command starts. Empty: the image's own.</p>
           <label for="start-factor">Size, as a multiple of the standard</label>
           <input {...field("factor")} type="number" min="0.1" step="0.1" required />
+          <label for="start-level">What a pause keeps</label>
+          <select {...field("level")}>
+            {Object.entries(LEVELS).map(([level, text]) => (
+              <option key={level} value={level}>
+                {text}
+              </option>
+            ))}
+          </select>
           <label for="start-environment">Environment, one NAME=value per line</label>
           <textarea {...field("environment")} rows={4} spellcheck={false} />
         </details>

@@ -6,6 +6,7 @@ pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod keys;
+mod level;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod open;

@@ -46,7 +46,7 @@ pub enum SnapshotStatus {
     Unknown,
 }
 
-/// State that a snapshot has: files of the workspace, all changed files, or processes as well.
+/// State that a pause or a snapshot keeps: files of the workspace, all changed files, or processes as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Level {
     Workspace,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::snapshots::Level;
 
 /// Module of the action execution server, which the controller replaces by the executor.
 const SERVER_MODULE: &str = "openhands.runtime.action_execution_server";
@@ -10,7 +12,8 @@ const SERVER_MODULE: &str = "openhands.runtime.action_execution_server";
 const SERVER_PORT: &str = "60000";
 
 /// Body of `POST /start`. Fields that are not set are not sent.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct StartRequest {
     pub image: String,
     /// Name of the session, 1 to 256 bytes. A session has one sandbox.
@@ -19,7 +22,7 @@ pub struct StartRequest {
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_factor: Option<f64>,
@@ -28,6 +31,9 @@ pub struct StartRequest {
     /// `Always`, `IfNotPresent` or `Never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
+    /// State that a pause keeps; absent: the default of its pool or of the installation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<Level>,
 }
 
 /// Command line of the server in the sandbox that this client talks to.
@@ -52,6 +58,7 @@ impl StartRequest {
             resource_factor: None,
             runtime_class: None,
             image_pull_policy: None,
+            persistence: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use client::{Client, Sandbox, ServerCommand, StartRequest, Status};
 
 use super::exec;
+use super::level::LevelArg;
 use crate::console::{Signals, is_interactive};
 use crate::failure::Failure;
 use crate::output::{hint, note, print};
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// When to pull the image: `Always`, `IfNotPresent` or `Never`
     #[arg(long, value_name = "POLICY")]
     pull: Option<String>,
+    /// State that a pause keeps; by default that of the installation
+    #[arg(long, value_name = "LEVEL")]
+    persistence: Option<LevelArg>,
     /// Plugin of the server in the sandbox, such as vscode, jupyter or browser:view
     #[arg(long, value_name = "NAME")]
     plugin: Vec<String>,
@@ -79,6 +83,7 @@ async fn request(client: &Client, args: &Args) -> Result<StartRequest, Failure> 
     request.resource_factor = args.resource_factor;
     request.runtime_class.clone_from(&args.runtime_class);
     request.image_pull_policy.clone_from(&args.pull);
+    request.persistence = args.persistence.map(Into::into);
     Ok(request)
 }
 

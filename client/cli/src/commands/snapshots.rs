@@ -1,10 +1,10 @@
 //! `sandbox snapshot` and `sandbox fork`.
 
-use clap::ValueEnum;
-use client::{Client, ForkRequest, Level, Snapshot, SnapshotRequest};
+use client::{Client, ForkRequest, Snapshot, SnapshotRequest};
 use serde_json::json;
 
 use super::exec;
+use super::level::LevelArg;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{Format, document, print};
@@ -56,16 +56,6 @@ pub(crate) struct ListArgs {
     output: Option<Format>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LevelArg {
-    /// Files of the workspace
-    Workspace,
-    /// All changed files
-    Root,
-    /// Processes as well
-    Memory,
-}
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForkArgs {
     /// Id of a snapshot, or a running sandbox, of which a snapshot is made
@@ -100,7 +90,7 @@ async fn create(client: &Client, args: &CreateArgs) -> Result<(), Failure> {
     let info = names::find(client, &args.name).await?;
     let request = SnapshotRequest {
         runtime_id: info.runtime_id,
-        level: args.level.map(LevelArg::level),
+        level: args.level.map(Into::into),
         delete_after: args.delete_after.clone(),
     };
     let mut snapshot = client.snapshot(&request).await?;
@@ -189,14 +179,4 @@ async fn snapshot_id(client: &Client, source: String) -> Result<String, Failure>
     };
     let snapshot = wait(client, client.snapshot(&request).await?).await?;
     Ok(snapshot.snapshot_id)
-}
-
-impl LevelArg {
-    fn level(self) -> Level {
-        match self {
-            Self::Workspace => Level::Workspace,
-            Self::Root => Level::Root,
-            Self::Memory => Level::Memory,
-        }
-    }
 }
