@@ -80,7 +80,7 @@ async fn main() {
     for (source, plain) in LOADS {
         benchmark.measure(source, plain).await;
     }
-    benchmark.session.change_state("stop").await;
+    benchmark.session.stop().await;
 }
 
 fn sources() -> TempDir {
@@ -103,8 +103,7 @@ fn sources() -> TempDir {
 
 /// Starts the server in the sandbox; its URL of the gateway.
 async fn serve(session: &Session) -> String {
-    let script = json!({"path": "/workspace/server.py", "content": SERVER});
-    session.act("write", script).await.success();
+    session.write("/workspace/server.py", SERVER).await;
     let start = format!(
         "cd /workspace && python3 server.py {WORK_PORT} >/dev/null 2>&1 & \
          until curl -s -o /dev/null localhost:{WORK_PORT}; do sleep 0.1; done"

@@ -7,9 +7,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use client::Level;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::fork_session::{delete_all, fork, forks_go_on, snapshot};
+use tests::fork_session::{delete_all, fork, forks_go_on, new_forks, snapshot};
 use tests::persistence_session::start_body;
 use tests::session::Session;
 use tests::standalone::Standalone;
@@ -93,7 +94,7 @@ async fn measure(api: &str, key: &str, image: &str) {
             resume.as_secs_f64() / resume_0.as_secs_f64(),
             size / MIB,
         );
-        session.change_state("stop").await;
+        session.stop().await;
     }
     measure_forks(api, key, image).await;
 }
@@ -107,21 +108,21 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
     let session = Session::start(api, key, &body).await;
     let (forks, stood_still) = forks_go_on(&session, FORKS, 256).await;
     for fork in &forks {
-        fork.change_state("stop").await;
+        fork.stop().await;
     }
     let (mut snapshots, mut single, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let begin = Instant::now();
-        let taken = snapshot(&session, "Memory").await;
+        let taken = snapshot(&session, Level::Memory).await;
         snapshots.push(begin.elapsed());
         for (count, times) in [(1, &mut single), (FORKS, &mut all)] {
             let begin = Instant::now();
-            let forks = fork(&session, &taken, &json!({"count": count})).await;
+            let forks = fork(&session, &taken, &new_forks(count)).await;
             let commands = forks.iter().map(|fork| fork.run("echo on"));
             assert_eq!(join_all(commands).await, vec!["on"; count]);
             times.push(begin.elapsed());
             for fork in &forks {
-                fork.change_state("stop").await;
+                fork.stop().await;
             }
         }
     }
@@ -137,15 +138,14 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
         println!("{name:32} {middle:5.0} ({longest:5.0})");
     }
     delete_all(&session).await;
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 impl BenchmarkLoad {
     /// Sorted times of pauses and of resumes, and the bytes that the last pause kept.
     async fn rounds(&self, session: &Session) -> (Vec<Duration>, Vec<Duration>, u64) {
         if self.memory > 0 {
-            let script = json!({"path": "/workspace/holder.py", "content": HOLDER});
-            session.act("write", script).await.success();
+            session.write("/workspace/holder.py", HOLDER).await;
             let start = format!(
                 "python3 /workspace/holder.py {} >/dev/null 2>&1 & \
                  until [ -e /workspace/filled ]; do sleep 0.1; done",
@@ -165,14 +165,14 @@ impl BenchmarkLoad {
             let before = session.info().await["persisted"]["at"].clone();
             sleep(SECOND).await;
             let begin = Instant::now();
-            session.change_state("pause").await;
+            session.pause().await;
             let info = until(session, |info| info["persisted"]["at"] != before).await;
             pauses.push(begin.elapsed());
             assert_eq!(info["persisted"]["level"], self.level, "{info}");
             size = info["persisted"]["size"].as_u64().unwrap_or(0);
             sleep(SECOND).await;
             let begin = Instant::now();
-            session.change_state("resume").await;
+            session.resume().await;
             let info = until(session, |info| info["pod_status"] == "Ready").await;
             assert_eq!(session.run("echo on").await, "on");
             resumes.push(begin.elapsed());

@@ -53,8 +53,7 @@ pub async fn agent_and_playwright_share_tabs(session: &Session) {
         assert_eq!(answer["extras"]["last_browser_action_error"], "");
         answer
     };
-    let file = json!({"path": "/workspace/page.html", "content": PAGE});
-    session.act("write", file).await.success();
+    session.write("/workspace/page.html", PAGE).await;
     let answer = act("goto(\"file:///workspace/page.html\")").await;
     let content = text(&answer, "content");
     assert!(content.contains("button 'press'"), "{content}");

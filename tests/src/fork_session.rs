@@ -1,20 +1,12 @@
 //! Sandboxes that start from a snapshot of a running one, the same wherever they run.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
+use client::{ForkRequest, Level, Snapshot, SnapshotRequest};
 use futures::future::join_all;
-use http::Method;
-use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::clients::http_client::{HttpClient, text};
 use crate::session::Session;
-
-/// Tries of a look at a snapshot that is being taken, and the time between them.
-const MAX_POLLS: u32 = 600;
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-const DELETE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A process with random data. It answers to the file `ask` with the digest of the data, the number of
 /// its answers, and the longest time in milliseconds that it stood still since the answer before.
@@ -40,66 +32,52 @@ while True:
 const ASK: &str = "rm -f /workspace/answer; touch /workspace/ask; \
     for n in $(seq 1 300); do [ -e /workspace/answer ] && break; sleep 0.02; done; cat /workspace/answer";
 
-/// Takes a snapshot of a sandbox, and waits until it is ready. Returns its info.
-pub async fn snapshot(session: &Session, level: &str) -> Value {
-    let url = format!("{}/snapshots", session.base);
-    let body = json!({"runtime_id": session.id, "level": level});
-    let created = session.api.post(&url, &body).await;
-    let id = text(&created.success(), "snapshot_id");
-    let url = format!("{url}/{id}");
-    for _ in 0..MAX_POLLS {
-        let info = session.api.get(&url).await.success();
-        match info["status"].as_str() {
-            Some("ready") => return info,
-            Some("failed") | None => panic!("failed: {info}"),
-            Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
-        }
-    }
-    panic!("never ready");
+/// Takes a snapshot of a sandbox, and waits until it is ready.
+pub async fn snapshot(session: &Session, level: Level) -> Snapshot {
+    let request = SnapshotRequest {
+        runtime_id: session.id.clone(),
+        level: Some(level),
+        delete_after: None,
+    };
+    let snapshot = session.client.snapshot(&request).await.unwrap();
+    session.client.wait_snapshot(snapshot).await.unwrap()
 }
 
 /// Starts sandboxes from a snapshot, and waits until they are ready.
-pub async fn fork(session: &Session, snapshot: &Value, body: &Value) -> Vec<Session> {
-    let id = text(snapshot, "snapshot_id");
-    let url = format!("{}/snapshots/{id}/start", session.base);
-    let started = session.api.post(&url, body).await.success();
-    let forks = started["runtimes"].as_array().unwrap().iter();
-    let forks = forks.map(|info| {
-        let key = text(info, "session_api_key");
-        Session {
-            sandbox: HttpClient::unpooled(&[("X-Session-API-Key", &key)]),
-            id: text(info, "runtime_id"),
-            url: text(info, "url"),
-            key,
-            ..session.clone()
-        }
-    });
-    let forks: Vec<_> = forks.collect();
+pub async fn fork(session: &Session, snapshot: &Snapshot, request: &ForkRequest) -> Vec<Session> {
+    let client = &session.client;
+    let started = client.fork(&snapshot.snapshot_id, request).await.unwrap();
+    let forks = started.into_iter();
+    let forks: Vec<_> = forks
+        .map(|info| Session::new(client.clone(), info))
+        .collect();
     join_all(forks.iter().map(Session::ready)).await;
     forks
 }
 
+/// Request for this number of forks.
+pub fn new_forks(count: usize) -> ForkRequest {
+    ForkRequest {
+        count: Some(count.try_into().unwrap()),
+        ..ForkRequest::default()
+    }
+}
+
 /// Deletes all snapshots of the client, and returns their number.
 pub async fn delete_all(session: &Session) -> usize {
-    let url = format!("{}/snapshots", session.base);
-    let list = session.api.get(&url).await.success();
-    let list = list["snapshots"].as_array().unwrap();
-    for snapshot in list {
-        let url = format!("{url}/{}", text(snapshot, "snapshot_id"));
-        let deleting = session
-            .api
-            .send(Method::DELETE, &url, Bytes::new(), DELETE_LIMIT);
-        assert_eq!(deleting.await.unwrap().status, 204);
+    let snapshots = session.client.snapshots(None).await.unwrap();
+    for snapshot in &snapshots {
+        let id = &snapshot.snapshot_id;
+        session.client.delete_snapshot(id).await.unwrap();
     }
-    list.len()
+    snapshots.len()
 }
 
 /// Forks a sandbox of level `Memory` with a loaded process: each fork goes on for itself, with secrets
 /// of its own, and the sandbox goes on as if nothing had happened. Returns the forks, and the time in
 /// milliseconds for which the sandbox stood still.
 pub async fn forks_go_on(session: &Session, count: usize, mib: u32) -> (Vec<Session>, u64) {
-    let script = json!({"path": "/workspace/holder.py", "content": HOLDER});
-    session.act("write", script).await.success();
+    session.write("/workspace/holder.py", HOLDER).await;
     session
         .run("mine=$RANDOM$RANDOM; cd /var/lib; echo parent >/etc/whose; sleep 10000 &")
         .await;
@@ -111,14 +89,14 @@ pub async fn forks_go_on(session: &Session, count: usize, mib: u32) -> (Vec<Sess
     assert_eq!(digest.len(), 64, "{first}");
     let of_parent = session.run(shell).await;
 
-    let snapshot = snapshot(session, "Memory").await;
-    assert_eq!(snapshot["level"], "Memory", "{snapshot}");
-    assert_eq!(snapshot["reason"], Value::Null, "{snapshot}");
+    let snapshot = snapshot(session, Level::Memory).await;
+    assert_eq!(snapshot.level, Some(Level::Memory), "{snapshot:?}");
+    assert_eq!(snapshot.reason, None, "{snapshot:?}");
     let answer = session.run(ASK).await;
     let rest = answer.strip_prefix(&format!("{digest} 2 ")).expect(&answer);
     let stood_still = rest.trim().parse().unwrap();
 
-    let forks = fork(session, &snapshot, &json!({"count": count})).await;
+    let forks = fork(session, &snapshot, &new_forks(count)).await;
     assert_eq!(forks.len(), count);
     let mut identities = HashSet::new();
     for (number, fork) in forks.iter().enumerate() {

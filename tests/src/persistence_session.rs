@@ -61,11 +61,11 @@ async fn fingerprint(session: &Session) -> String {
 
 /// Changes files, pauses and resumes, as often as asked; every time, all changes are there.
 pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
-    let script = json!({"path": "/workspace/change.sh", "content": CHANGE});
-    session.act("write", script).await.success();
+    session.write("/workspace/change.sh", CHANGE).await;
     for (name, content) in [("install", INSTALL), ("versions", VERSIONS)] {
-        let script = json!({"path": format!("/workspace/{name}.sh"), "content": content});
-        session.act("write", script).await.success();
+        session
+            .write(&format!("/workspace/{name}.sh"), content)
+            .await;
     }
     let versions = async || session.run("sh /workspace/versions.sh").await;
     let info = session.info().await;
@@ -94,7 +94,7 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
         let paused = pause(session).await;
         assert_eq!(paused["persisted"]["level"], "Root", "{paused}");
         assert_eq!(paused["persisted"]["reason"], Value::Null, "{paused}");
-        session.change_state("resume").await;
+        session.resume().await;
         session.ready().await;
         assert_eq!(fingerprint(session).await, before, "round {round}");
         assert_eq!(versions().await, installed, "round {round}");
@@ -201,8 +201,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
         kernel_mib,
     } = workload;
     let connection = if keeps_connections { "open" } else { "closed" };
-    let script = json!({"path": "/workspace/server.py", "content": SERVER});
-    session.act("write", script).await.success();
+    session.write("/workspace/server.py", SERVER).await;
     session
         .run("greet() { echo \"hello $NAME\"; }; NAME=$RANDOM$RANDOM; cd /var/lib; sleep 100000 &")
         .await;
@@ -213,17 +212,15 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
         .await;
     let has_node = session.run("command -v node").await.contains("node");
     if has_node {
-        let script = json!({"path": "/workspace/server.js", "content": NODE_SERVER});
-        session.act("write", script).await.success();
+        session.write("/workspace/server.js", NODE_SERVER).await;
         session
             .run("node /workspace/server.js >/workspace/node.log 2>&1 &")
             .await;
     }
     let cell = format!("import os; data = bytearray(os.urandom(1 << 20)) * {kernel_mib}; n = 0");
-    let cell = json!({"code": cell});
     let has_kernel = kernel_mib > 0;
     if has_kernel {
-        session.act("run_ipython", cell).await.success();
+        session.run_python(&cell).await;
     }
     let node = async || {
         let ask = "curl -s --retry 50 --retry-delay 1 --retry-connrefused 127.0.0.1:7071";
@@ -241,8 +238,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
     let shell = session.run("echo \"$(greet) $PWD $(jobs | wc -l)\"").await;
     let sum = "import hashlib; n += 1; print(hashlib.sha256(data).hexdigest(), n)";
     let digest = async || {
-        let answer = session.act("run_ipython", json!({"code": sum})).await;
-        let content = text(&answer.success(), "content");
+        let content = session.run_python(sum).await;
         content.lines().next().unwrap_or_default().to_owned()
     };
     let first_digest = if has_kernel {
@@ -254,7 +250,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
     for round in 1..=rounds {
         let paused = pause(session).await;
         assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-        session.change_state("resume").await;
+        session.resume().await;
         session.ready().await;
         let info = session.info().await;
         assert_eq!(info["restored"]["level"], "Memory", "{info}");
@@ -278,7 +274,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
 
 /// Pauses and waits until the status says what was kept.
 pub async fn pause(session: &Session) -> Value {
-    session.change_state("pause").await;
+    session.pause().await;
     for _ in 0..MAX_POLLS {
         let info = session.info().await;
         let kept = &info["persisted"];

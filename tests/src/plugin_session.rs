@@ -51,7 +51,7 @@ impl PluginSession {
         let url = format!("{}/server_info", session.url);
         let expected = json!({"agent_skills": "ready", "jupyter": "ready", "vscode": "ready"});
         until(|| async {
-            let info = session.sandbox.get(&url).await.body;
+            let info = session.wire.get(&url).await.body;
             let ready = info["plugins"] == expected;
             ready.then_some(()).ok_or(info)
         })
@@ -71,13 +71,12 @@ impl PluginSession {
 
     /// Returns the output of a cell.
     pub async fn cell(&self, code: &str) -> String {
-        let args = json!({"code": code, "include_extra": false});
-        text(&self.act("run_ipython", args).await, "content")
+        self.session.run_python(code).await
     }
 
     /// Ends the sandbox.
     pub async fn stop(self) {
-        self.session.change_state("stop").await;
+        self.session.stop().await;
     }
 
     /// Uses everything once.
@@ -145,11 +144,10 @@ impl PluginSession {
 
     /// A tool server in the sandbox, and a client of others outside.
     async fn tools(&self) {
-        let file = json!({"path": "/workspace/tools.py", "content": TOOLS});
-        self.act("write", file).await;
+        self.session.write("/workspace/tools.py", TOOLS).await;
         let servers = json!([{"name": "t", "command": "python3", "args": ["/workspace/tools.py"]}]);
         let url = format!("{}/update_mcp_server", self.session.url);
-        let answer = self.session.sandbox.post(&url, &servers).await;
+        let answer = self.session.wire.post(&url, &servers).await;
         let expected = json!({"detail": "MCP server updated successfully", "router_error_log": ""});
         assert_eq!(answer.body, expected);
         for (transport, path) in [("sse", "/mcp/sse"), ("streamable-http", "/mcp")] {

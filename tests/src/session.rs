@@ -1,21 +1,25 @@
-//! A client of the runtime API with one sandbox, as groups of tests share it.
+//! A sandbox by the client library, as groups of tests share it. No call is repeated: a test sees every
+//! failure.
 
+use std::net::ToSocketAddrs as _;
 use std::time::Duration;
 
+use client::{Client, RuntimeInfo, Sandbox, Settings, StartRequest};
+use http::Uri;
 use serde_json::{Value, json};
 
-use crate::clients::http_client::{HttpClient, JsonReply, text};
+use crate::clients::http_client::{HttpClient, JsonReply};
 
-/// Looks at a sandbox that is not ready yet.
-const MAX_POLLS: u32 = 600;
-/// Pause between two of them.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Time for a start or a resume.
+const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// One sandbox as its client sees it.
 #[derive(Debug, Clone)]
 pub struct Session {
-    pub api: HttpClient,
-    pub sandbox: HttpClient,
+    pub client: Client,
+    pub sandbox: Sandbox,
+    /// Requests with the session key of which a test looks at the whole answer.
+    pub wire: HttpClient,
     pub base: String,
     pub id: String,
     pub url: String,
@@ -26,63 +30,77 @@ impl Session {
     /// Starts a sandbox by this body of a `/start`, or finds that of the session, and waits until it is
     /// ready.
     pub async fn start(base: &str, api_key: &str, body: &Value) -> Self {
-        let api = HttpClient::unpooled(&[("X-API-Key", api_key)]);
-        let started = api.post(&format!("{base}/start"), body).await.success();
-        let key = text(&started, "session_api_key");
-        let session = Self {
-            sandbox: HttpClient::unpooled(&[("X-Session-API-Key", &key)]),
-            base: base.to_owned(),
-            api,
-            id: text(&started, "runtime_id"),
-            url: text(&started, "url"),
-            key,
-        };
+        let client = client(base, api_key);
+        let request: StartRequest = serde_json::from_value(body.clone()).expect("a body");
+        let info = client.start(&request).await.expect("a sandbox");
+        let session = Self::new(client, info);
         session.ready().await;
         session
     }
 
+    pub fn new(client: Client, info: RuntimeInfo) -> Self {
+        Self {
+            wire: HttpClient::unpooled(&[("X-Session-API-Key", &info.session_api_key)]),
+            base: client.url().to_owned(),
+            id: info.runtime_id.clone(),
+            url: info.url.clone(),
+            key: info.session_api_key.clone(),
+            sandbox: client.sandbox(info),
+            client,
+        }
+    }
+
     /// Returns the runtime info of the sandbox.
     pub async fn info(&self) -> Value {
-        let url = format!("{}/runtime/{}", self.base, self.id);
-        self.api.get(&url).await.success()
+        let info = self.client.runtime(&self.id).await.expect("the sandbox");
+        serde_json::to_value(info).expect("JSON")
     }
 
-    /// Polls as a client does, until the sandbox is ready.
+    /// Waits until the sandbox is ready.
     pub async fn ready(&self) {
-        for _ in 0..MAX_POLLS {
-            let info = self.info().await;
-            match info["pod_status"].as_str() {
-                Some("Ready") => return,
-                Some("Failed" | "CrashLoopBackOff" | "Unknown") | None => panic!("failed: {info}"),
-                Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
-            }
-        }
-        panic!("never ready: {}", self.info().await);
+        let info = self.client.runtime(&self.id).await.expect("the sandbox");
+        let ready = self.client.wait_ready(info, &mut |_| ()).await;
+        ready.expect("it is ready");
     }
 
-    /// Asks for `pause`, `resume` or `stop`.
-    pub async fn change_state(&self, verb: &str) -> Value {
-        let url = format!("{}/{verb}", self.base);
-        let body = json!({"runtime_id": self.id});
-        self.api.post(&url, &body).await.success()
+    /// Asks for a pause.
+    pub async fn pause(&self) {
+        self.client.pause(&self.id).await.expect("a pause");
+    }
+
+    /// Asks for a resume.
+    pub async fn resume(&self) {
+        self.client.resume(&self.id).await.expect("a resume");
+    }
+
+    pub async fn stop(&self) {
+        self.client.stop(&self.id).await.expect("an end");
     }
 
     /// Carries out an action; the whole answer.
     pub async fn act(&self, action: &str, args: Value) -> JsonReply {
         let action = json!({"action": {"action": action, "args": args, "timeout": 300}});
         let url = format!("{}/execute_action", self.url);
-        self.sandbox.post(&url, &action).await
-    }
-
-    /// Runs a command; the whole answer.
-    pub async fn try_run(&self, command: &str) -> JsonReply {
-        let args = json!({"command": command, "blocking": true});
-        self.act("run", args).await
+        self.wire.post(&url, &action).await
     }
 
     /// Runs a command; what it printed.
     pub async fn run(&self, command: &str) -> String {
-        text(&self.try_run(command).await.success(), "content")
+        self.sandbox.run(command).await.expect(command).content
+    }
+
+    /// Runs a cell in the Jupyter kernel; what it printed.
+    pub async fn run_python(&self, code: &str) -> String {
+        self.sandbox
+            .run_python(code, None)
+            .await
+            .expect(code)
+            .content
+    }
+
+    /// Writes a file.
+    pub async fn write(&self, path: &str, content: &str) {
+        self.sandbox.write(path, content).await.expect(path);
     }
 
     /// The status of a request to the sandbox's own server with this key.
@@ -98,4 +116,18 @@ impl Session {
         let identity = |of: &Self| (of.id.clone(), of.url.clone(), of.key.clone());
         assert_eq!(identity(self), identity(other));
     }
+}
+
+/// A client that repeats nothing and reaches sandboxes below the URL of the API: names of tests do not
+/// resolve.
+pub fn client(base: &str, api_key: &str) -> Client {
+    let mut settings = Settings::new(base, api_key).expect("settings");
+    let uri: Uri = base.parse().expect("a URL");
+    let address = (uri.host().expect("a host"), uri.port_u16().unwrap_or(80));
+    settings.connect_to = address.to_socket_addrs().expect("an address").next();
+    settings.ready_timeout = READY_TIMEOUT;
+    settings.retry_timeout = Duration::ZERO;
+    settings.recovery_timeout = Duration::ZERO;
+    settings.resume_paused = false;
+    Client::new(settings).expect("a client")
 }

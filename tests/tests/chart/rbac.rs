@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use client::Level;
 use serde_json::{Value, json};
 
 use crate::audit::record;
@@ -155,14 +156,14 @@ async fn log(release: &Release) {
     let log = client().get(&url).await;
     let text = log.body.as_str().unwrap_or_default();
     assert!(text.contains(r#"{"reason":"complete"}"#), "{log:?}");
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 /// One by a client, which deletes it, one that expires, and one that fails and stays.
 async fn snapshots(release: &Release) {
     let body = start_body("snapshots", IMAGE);
     let session = Session::start(&release.url, &api_key(), &body).await;
-    snapshot(&session, "Root").await;
+    snapshot(&session, Level::Root).await;
     assert_eq!(delete_all(&session).await, 1);
     let spec = json!({"sandbox": session.id, "deleteAfter": "10s"});
     let short = manifest("SandboxSnapshot", "short", &spec).to_string();
@@ -170,7 +171,7 @@ async fn snapshots(release: &Release) {
     until("the snapshot is gone", || {
         get(&["sbxsnap", "-n", SANDBOXES])["items"] == json!([])
     });
-    session.change_state("stop").await;
+    session.stop().await;
     let left = manifest("SandboxSnapshot", "left", &json!({"sandbox": "none"})).to_string();
     apply(&left, &["-n", SANDBOXES]);
     let failed = "--for=jsonpath={.status.phase}=Failed sbxsnap/left";

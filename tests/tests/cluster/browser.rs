@@ -3,8 +3,7 @@
 
 use serde_json::json;
 use tests::browser_session::{self, IMAGE, agent_and_playwright_share_tabs};
-use tests::clients::http_client::HttpClient;
-use tests::session::Session;
+use tests::session::{Session, client};
 
 use crate::installation::{API_KEY, api};
 use crate::test_namespace::TestNamespace;
@@ -16,7 +15,7 @@ async fn agent_and_playwright_share_tabs_on_a_node() {
     let body = browser_session::start_body("browser");
     let session = Session::start(&api(), API_KEY, &body).await;
     agent_and_playwright_share_tabs(&session).await;
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 #[tokio::test]
@@ -34,15 +33,12 @@ async fn browser_works_without_capabilities() {
     let status = ns.ready(name).await;
     let privileges = ns.exec(name, "grep -E 'CapBnd|NoNewPrivs' /proc/1/status");
     assert_eq!(privileges, "CapBnd:\t0000000000000000\nNoNewPrivs:\t1");
-    let key = ns.token(name).trim().to_owned();
-    let session = Session {
-        api: HttpClient::new(API_KEY),
-        sandbox: HttpClient::unpooled(&[("X-Session-API-Key", &key)]),
-        base: api(),
-        id: status.runtime_id.unwrap(),
-        url: status.url.unwrap(),
-        key,
-    };
+    let info = json!({
+        "runtime_id": status.runtime_id, "session_id": name, "url": status.url, "status": "running",
+        "session_api_key": ns.token(name).trim(),
+    });
+    let info = serde_json::from_value(info).unwrap();
+    let session = Session::new(client(&api(), API_KEY), info);
     agent_and_playwright_share_tabs(&session).await;
     ns.delete::<crds::Sandbox>(name).await;
 }

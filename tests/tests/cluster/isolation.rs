@@ -82,7 +82,7 @@ async fn sandbox_root_is_not_node_root() {
     let supervisor = session.run(&format!("sudo {first}")).await;
     let first = "sandbox-executor supervise";
     assert!(supervisor.contains(first), "{supervisor}");
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 #[tokio::test]
@@ -110,8 +110,8 @@ async fn sandbox_has_no_access_to_the_api_and_other_sandboxes() {
     assert_eq!(a.run(&ask).await, "403");
     assert_eq!(b.status_with_key(&a.key).await, 403);
     assert_eq!(b.status_with_key(&b.key).await, 200);
-    a.change_state("stop").await;
-    b.change_state("stop").await;
+    a.stop().await;
+    b.stop().await;
 }
 
 /// The memory limit, which counts kernel memory of each process, and the CPU limit contain a fork

@@ -28,7 +28,7 @@ async fn changed_files_survive_pauses_on_a_node() {
     let body = start_body("kept", IMAGE);
     let session = Session::start(&api(), API_KEY, &body).await;
     changed_files_survive_pauses(&session, ROUNDS).await;
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn processes_survive_pauses_on_a_node() {
         kernel_mib: 200,
     };
     processes_survive_pauses(&session, workload).await;
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 #[tokio::test]
@@ -60,14 +60,14 @@ async fn forks_go_on_for_themselves_on_a_node() {
     let session = Session::start(&api(), API_KEY, &body).await;
     let (forks, stood_still) = forks_go_on(&session, full_or(8, 3), 64).await;
     println!("the sandbox stood still for {stood_still} ms");
-    session.change_state("stop").await;
+    session.stop().await;
     let paused = pause(&forks[0]).await;
     assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-    forks[0].change_state("resume").await;
+    forks[0].resume().await;
     forks[0].ready().await;
     assert_eq!(forks[0].run("echo $mine").await, "fork-0");
     for fork in &forks {
-        fork.change_state("stop").await;
+        fork.stop().await;
     }
     delete_all(&session).await;
 }
@@ -143,10 +143,10 @@ async fn connection_of_another_process_in_the_pod_ends_with_a_pause() {
     );
     let paused = pause(&session).await;
     assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-    session.change_state("resume").await;
+    session.resume().await;
     session.ready().await;
     assert_eq!(session.run(&until("ended")).await, "ended");
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 /// The first process is killed without a warning after a pause that kept processes.
@@ -161,7 +161,7 @@ async fn crash_keeps_files_of_the_last_pause_and_runs_no_process_twice() {
         .await;
     let paused = pause(&session).await;
     assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-    session.change_state("resume").await;
+    session.resume().await;
     session.ready().await;
     let count = "grep -lsx sleep /proc/[0-9]*/comm | wc -l";
     assert_eq!(session.run(count).await, "1");
@@ -182,7 +182,7 @@ async fn crash_keeps_files_of_the_last_pause_and_runs_no_process_twice() {
         RootMechanism::Archive | RootMechanism::Node => "saved\nlater\nnone",
     };
     assert_eq!(files, expected);
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 /// Mechanism that the controller has found out to work.

@@ -111,7 +111,7 @@ async fn changed_archive_of_processes_is_not_used() {
 /// The command has started anew, with its files, and can be paused again.
 async fn comes_back_with_files(session: &Session) {
     let before = session.info().await["incarnation"].as_u64();
-    session.change_state("resume").await;
+    session.resume().await;
     session.ready().await;
     let info = session.info().await;
     assert_eq!(info["restored"]["level"], "Root", "{info}");
@@ -128,7 +128,7 @@ async fn comes_back_with_files(session: &Session) {
     assert_eq!(session.run(PROCESSES).await, "0");
     let paused = pause(session).await;
     assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 /// Directory of the volume of a sandbox, on the node.

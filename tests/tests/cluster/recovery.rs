@@ -35,7 +35,7 @@ async fn killed_container_restarts_in_its_pod() {
     let note = "the command terminated (exit code 137) and is being restarted";
     assert_eq!(ns.wait_for_event(&session.id, "Restarted").await, note);
     assert_eq!(ns.get::<Pod>(&session.id).await.uid(), pod.uid());
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 /// Does it once, and is peaceful from then on.

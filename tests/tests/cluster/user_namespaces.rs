@@ -89,7 +89,7 @@ async fn both_profiles_have_user_namespaces() {
     assert_ne!(own, ns.exec("restricted", FIRST_UID));
     let script = "sudo sh -c 'touch /etc/mine && stat -c %u /etc/mine'";
     assert_eq!(session.run(script).await, "0");
-    session.change_state("stop").await;
+    session.stop().await;
 }
 
 #[tokio::test]

@@ -28,11 +28,11 @@ async fn python_client_works_through_the_gateway() {
     assert!(steps.lines().all(|step| step.starts_with("ok ")), "{steps}");
     assert!(steps.lines().count() > 20, "{steps}");
     // The files outlive a pause, and so does who may read them.
-    session.change_state("pause").await;
+    session.pause().await;
     ns.paused(&session.id).await;
-    session.change_state("resume").await;
+    session.resume().await;
     session.ready().await;
     let log = session.run("git -C /workspace/demo log --format=%s").await;
     assert_eq!(log, "Fix add\nFirst version");
-    session.change_state("stop").await;
+    session.stop().await;
 }

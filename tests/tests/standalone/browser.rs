@@ -22,10 +22,10 @@ async fn agent_and_program_outside_use_the_same_tabs() {
         .url
         .replacen(&format!("://{id}."), &format!("://browser-{id}."), 1);
     let version = format!("{own}/json/version");
-    let answer = session.sandbox.get(&version).await.success();
+    let answer = session.wire.get(&version).await.success();
     let expected = format!("{}/devtools/browser/sandbox", own.replacen("http", "ws", 1));
     assert_eq!(text(&answer, "webSocketDebuggerUrl"), expected);
     let stranger = HttpClient::unpooled(&[("Accept", "*/*")]);
     assert_eq!(stranger.get(&version).await.status, 403);
-    session.change_state("stop").await;
+    session.stop().await;
 }

@@ -43,8 +43,7 @@ async fn assert_unharmed(page: &Page) {
 
 /// Text of a file in the sandbox.
 async fn read(session: &Session, path: &str) -> String {
-    let answer = session.act("read", json!({"path": path})).await.success();
-    answer["content"].as_str().unwrap_or_default().to_owned()
+    session.sandbox.read(path).await.unwrap()
 }
 
 #[tokio::test]
@@ -57,11 +56,11 @@ async fn person_logs_in_and_works_with_the_files_of_a_sandbox() {
     body["environment"] = json!({});
     let session = Session::start(fixture.api(), fixture.key(), &body).await;
     let named = format!("/workspace/{HOSTILE}.txt");
-    let file = json!({"path": named, "content": format!("{HOSTILE}\nsecond line")});
-    session.act("write", file).await.success();
+    session
+        .write(&named, &format!("{HOSTILE}\nsecond line"))
+        .await;
 
-    let turned = json!({"path": format!("/workspace/{TURNED}"), "content": ""});
-    session.act("write", turned).await.success();
+    session.write(&format!("/workspace/{TURNED}"), "").await;
 
     page.until_text(HOSTILE).await;
     page.until_text("running").await;
@@ -84,8 +83,7 @@ async fn person_logs_in_and_works_with_the_files_of_a_sandbox() {
     );
 
     // A change of the agent in the meantime is not lost.
-    let file = json!({"path": named, "content": "of the agent"});
-    session.act("write", file).await.success();
+    session.write(&named, "of the agent").await;
     page.run(&format!("{editor}.focus()")).await;
     page.type_text("mine ").await;
     page.click("Save").await;
@@ -153,11 +151,8 @@ async fn upload_and_download(page: &Page, session: &Session) {
     )
     .await;
     page.until_text("big.txt: done").await;
-    let answer = session
-        .try_run("wc -c < /workspace/big.txt")
-        .await
-        .success();
-    assert_eq!(answer["content"], "3145728");
+    let size = session.run("wc -c < /workspace/big.txt").await;
+    assert_eq!(size, "3145728");
     // Sizes of what the browser gets to save.
     page.run(
         "(() => { window.saved = []; const make = URL.createObjectURL; \
@@ -201,8 +196,7 @@ async fn console_works_below_a_path_prefix() {
     tokio::spawn(async move { axum::serve(listener, ingress).await });
 
     let session = fixture.run("below-a-prefix").await;
-    let file = json!({"path": "/workspace/found.txt", "content": "x"});
-    session.act("write", file).await.success();
+    session.write("/workspace/found.txt", "x").await;
     let page = Page::open().await;
     page.goto(&format!("{base}/console")).await;
     page.until(&format!("location.href.startsWith('{base}/console/')"))

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use client::Level;
 use serde_json::{Value, json};
 use tests::fork_session::snapshot;
 use tests::monitoring::{NAMESPACE, Query, alert_rules, queries, rule_file};
@@ -118,9 +119,9 @@ async fn do_everything(fixture: &Fixture) {
     fixture.run("claimed").await;
     let body = start_body("created", "host");
     let session = Session::start(fixture.api(), fixture.key(), &body).await;
-    snapshot(&session, "Workspace").await;
+    snapshot(&session, Level::Workspace).await;
     pause(&session).await;
-    session.change_state("resume").await;
+    session.resume().await;
     session.ready().await;
     let idle = json!({"lifecycle": {"idleTimeout": "1s"}});
     fixture.patch(&session.id, &idle);

@@ -19,18 +19,15 @@ async fn plugin_of_the_spec_is_reachable_at_its_own_host() {
         let content = std::fs::read_to_string(file).unwrap();
         let path = format!("/workspace/plugins/hello/{name}");
         session.run("mkdir -p /workspace/plugins/hello").await;
-        let written = session
-            .act("write", json!({"path": path, "content": content}))
-            .await;
-        assert_eq!(written.success()["observation"], "write");
+        session.write(&path, &content).await;
     }
-    session.change_state("pause").await;
+    session.pause().await;
     let id = session.id.clone();
     fixture.kubectl(&format!(
         "wait --for=condition=Paused sbx/{id} --timeout=60s"
     ));
     fixture.patch(&id, &json!({"plugins": ["hello"]}));
-    session.change_state("resume").await;
+    session.resume().await;
     session.ready().await;
 
     let host = format!("://hello-{id}.");
@@ -41,7 +38,7 @@ async fn plugin_of_the_spec_is_reachable_at_its_own_host() {
     let get =
         async |client: &HttpClient, url: &str| client.try_get(url, CALL_TIMEOUT).await.unwrap();
     let page = async |url: &str| loop {
-        let reply = get(&session.sandbox, &format!("{url}/")).await;
+        let reply = get(&session.wire, &format!("{url}/")).await;
         // 502 between the end of its program and the moment in which that is noticed.
         if ![502, 503].contains(&reply.status) {
             assert_eq!(reply.status, 200, "{:?}", reply.body);
@@ -83,7 +80,7 @@ async fn plugin_of_the_spec_is_reachable_at_its_own_host() {
         );
     }
     let unknown = at_host.replacen("hello-", "other-", 1);
-    let reply = get(&session.sandbox, &unknown).await;
+    let reply = get(&session.wire, &unknown).await;
     assert_eq!(reply.status, 404);
     let detail = "this sandbox has no port of this name";
     assert!(
@@ -91,5 +88,5 @@ async fn plugin_of_the_spec_is_reachable_at_its_own_host() {
         "{:?}",
         reply.body
     );
-    session.change_state("stop").await;
+    session.stop().await;
 }

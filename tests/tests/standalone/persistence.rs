@@ -1,9 +1,11 @@
 //! Pauses that keep changed files: the node keeps the root of sandboxes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use client::{ForkRequest, Level};
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::binaries::{criu_or_skip, is_root_or_skips};
 use tests::fork_session::{delete_all, fork, forks_go_on, snapshot};
@@ -29,14 +31,14 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
     let body = start_body("kept", "host");
     let session = Session::start(fixture.api(), fixture.key(), &body).await;
     changed_files_survive_pauses(&session, 3).await;
-    session.change_state("pause").await;
+    session.pause().await;
     drop(fixture.standalone);
     fixture.standalone = start(fixture.state.path(), &["--url-form", "nested"]);
     let again = Session::start(fixture.api(), fixture.key(), &body).await;
     assert_eq!(again.id, session.id);
     let kept = again.run("cat /etc/kept-3").await;
     assert!(kept.contains("round 3"), "{kept}");
-    again.change_state("stop").await;
+    again.stop().await;
 }
 
 /// Sandboxes of all kinds at once: in the long form, a thousand pauses. Nothing of them is left when
@@ -59,13 +61,13 @@ async fn processes_survive_pauses_on_one_machine() {
             kernel_mib,
         };
         processes_survive_pauses(&session, workload).await;
-        session.change_state("stop").await;
+        session.stop().await;
     };
     let with_files = async || {
         let body = start_body("files", IMAGE);
         let session = Session::start(standalone.api(), standalone.key(), &body).await;
         changed_files_survive_pauses(&session, rounds).await;
-        session.change_state("stop").await;
+        session.stop().await;
     };
     tokio::join!(
         survive(IMAGE, "root", 32),
@@ -89,24 +91,27 @@ async fn forks_go_on_for_themselves() {
         let (forks, _) = forks_go_on(&session, full_or(8, 2), 16).await;
         let paused = pause(&forks[0]).await;
         assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-        forks[0].change_state("resume").await;
+        forks[0].resume().await;
         forks[0].ready().await;
         let own = forks[0].run("echo $mine $(cat /etc/whose)").await;
         assert_eq!(own, "fork-0 fork-0");
 
         // Files alone, of a sandbox that has ended since.
-        let files = snapshot(&session, "Root").await;
-        assert_eq!(files["level"], "Root", "{files}");
-        session.change_state("stop").await;
-        let body =
-            json!({"session_id": format!("late-{image}"), "environment": {"GREETING": "hello"}});
-        let late = fork(&session, &files, &body).await;
+        let files = snapshot(&session, Level::Root).await;
+        assert_eq!(files.level, Some(Level::Root), "{files:?}");
+        session.stop().await;
+        let request = ForkRequest {
+            session_ids: vec![format!("late-{image}")],
+            environment: BTreeMap::from([("GREETING".into(), "hello".into())]),
+            ..ForkRequest::default()
+        };
+        let late = fork(&session, &files, &request).await;
         let own = late[0]
             .run("echo \"$mine $GREETING $(cat /etc/whose /workspace/log)\"")
             .await;
         assert_eq!(own.trim(), "hello parent");
         for ended in forks.iter().chain(&late) {
-            ended.change_state("stop").await;
+            ended.stop().await;
         }
         assert_eq!(delete_all(&session).await, 2);
     }

@@ -45,8 +45,7 @@ async fn kills_at_any_point_lose_no_file_and_run_no_state_twice() {
             went_on += 1;
         }
         if round == 1 {
-            let script = json!({"path": "/workspace/beats.py", "content": BEATS});
-            session.act("write", script).await.success();
+            session.write("/workspace/beats.py", BEATS).await;
         }
         let twice = session
             .run("sort /workspace/beats 2>/dev/null | uniq -d | wc -l")
@@ -70,11 +69,11 @@ async fn kills_at_any_point_lose_no_file_and_run_no_state_twice() {
             "echo {round} >/etc/round-{round}; echo {round} >/workspace/round-{round}; sync"
         );
         session.run(&write).await;
-        session.change_state("pause").await;
+        session.pause().await;
         if random.percent(40) {
             // The resume, too, is interrupted.
             tokio::time::sleep(random.time(LONGEST)).await;
-            session.change_state("resume").await;
+            session.resume().await;
         }
         tokio::time::sleep(random.time(LONGEST)).await;
         standalone.kill();
@@ -82,5 +81,5 @@ async fn kills_at_any_point_lose_no_file_and_run_no_state_twice() {
     }
     println!("{went_on} of {rounds} starts went on");
     let session = Session::start(standalone.api(), standalone.key(), &body).await;
-    session.change_state("stop").await;
+    session.stop().await;
 }

@@ -2,13 +2,14 @@
 
 use std::fs;
 
+use client::Level;
 use serde_json::json;
 use tests::fork_session::snapshot;
 use tests::persistence_session::start_body;
 use tests::registry::{LocalRegistry, image_of, small_root};
 use tests::session::Session;
 
-use crate::fixture::{fixture_with, text};
+use crate::fixture::fixture_with;
 
 /// Changes of all kinds that a layer has its own form for.
 const CHANGE: &str = "echo changed >/etc/changed; rm /etc/removed; rm -r /srv/whole; mkdir /srv/whole; \
@@ -45,18 +46,16 @@ async fn snapshot_is_an_image_that_another_session_starts() {
     let base = registry.push(image_of(root.path(), &json!({})).path(), "team/tools:1");
     let first = Session::start(fixture.api(), fixture.key(), &start_body("first", &base)).await;
     first.run(CHANGE).await;
-    let taken = snapshot(&first, "Root").await;
-    assert_eq!(taken["level"], "Root", "{taken}");
+    let taken = snapshot(&first, Level::Root).await;
+    assert_eq!(taken.level, Some(Level::Root), "{taken:?}");
     first.run("echo later >/etc/changed").await;
 
     let target = format!("{prefix}/runtime:with-changes");
-    let id = text(&taken, "snapshot_id");
-    let url = fixture.url(&format!("/snapshots/{id}/image"));
-    let accepted = first.api.post(&url, &json!({"target": target})).await;
-    let build = text(&accepted.success(), "build_id");
+    let id = &taken.snapshot_id;
+    let build = first.client.snapshot_image(id, &target).await.unwrap();
     let status = fixture.url(&format!("/build_status?build_id={build}"));
     let expected = json!({"status": "SUCCESS", "image": target, "error": null});
-    assert_eq!(first.api.get(&status).await.success(), expected);
+    assert_eq!(fixture.wire().get(&status).await.success(), expected);
     assert_eq!(registry.tags("team/runtime"), ["with-changes"]);
 
     let second = Session::start(fixture.api(), fixture.key(), &start_body("second", &target)).await;
@@ -77,9 +76,9 @@ async fn snapshot_is_an_image_that_another_session_starts() {
     assert_eq!(lines, expected, "{found}");
 
     // Without its sandbox there is no layer.
-    first.change_state("stop").await;
-    let other = json!({"target": format!("{prefix}/runtime:other")});
-    let refused = first.api.post(&url, &other).await;
-    assert_eq!(refused.status, 409);
-    second.change_state("stop").await;
+    first.stop().await;
+    let other = format!("{prefix}/runtime:other");
+    let refused = first.client.snapshot_image(id, &other).await.unwrap_err();
+    assert!(refused.to_string().contains("409"), "{refused}");
+    second.stop().await;
 }

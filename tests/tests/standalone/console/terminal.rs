@@ -59,7 +59,7 @@ async fn terminal_goes_on_while_the_page_is_away() {
     assert_unharmed(&page).await;
 
     page.click("Agent's shell").await;
-    session.try_run("echo from-the-agent").await.success();
+    session.run("echo from-the-agent").await;
     page.until(&shows("from-the-agent")).await;
     page.assert_clean(&[fixture.api(), &fixture.api().replacen("http", "ws", 1)])
         .await;
@@ -103,9 +103,8 @@ async fn terminal_misses_nothing_when_its_connection_breaks() {
     page.until(&shows("part-1\npart-2\npart-3")).await;
     page.run("sockets.forEach(socket => socket.close())").await;
     session
-        .try_run("touch /workspace/cut; until [ -e /workspace/said ]; do sleep 0.01; done")
-        .await
-        .success();
+        .run("touch /workspace/cut; until [ -e /workspace/said ]; do sleep 0.01; done")
+        .await;
     page.until(&shows("part-1\npart-2\npart-3\npart-4\npart-5\npart-6"))
         .await;
     enter(&page, "echo $((40 + 2))-typed").await;
