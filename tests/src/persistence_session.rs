@@ -1,5 +1,7 @@
 //! A session whose pauses keep changed files, the same wherever its sandbox runs.
 
+pub mod interpreter;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -189,6 +191,8 @@ pub struct Workload {
     pub keeps_connections: bool,
     /// MiB of an array of the Jupyter kernel; 0: the sandbox has no kernel.
     pub kernel_mib: u32,
+    /// A process of root runs beside those of a user who has sudo.
+    pub has_root_process: bool,
 }
 
 /// Starts processes, pauses and resumes, as often as asked: they go on, with their memory. Node.js is
@@ -199,6 +203,7 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
         directory,
         keeps_connections,
         kernel_mib,
+        has_root_process,
     } = workload;
     let connection = if keeps_connections { "open" } else { "closed" };
     session.write("/workspace/server.py", SERVER).await;
@@ -210,6 +215,10 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
             "python3 /workspace/server.py {directory}/answers.db >/workspace/server.log 2>&1 &"
         ))
         .await;
+    if has_root_process {
+        let start = "sleep 100001 >/dev/null 2>&1 & echo $! >/workspace/root.pid";
+        session.run(&format!("sudo -n sh -c '{start}'")).await;
+    }
     let has_node = session.run("command -v node").await.contains("node");
     if has_node {
         session.write("/workspace/server.js", NODE_SERVER).await;
@@ -261,6 +270,10 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
             answer,
             format!("{shell}\n{token} {n} {n} {n} {n} {connection}")
         );
+        if has_root_process {
+            let ask = "ps -o user=,args= -p $(cat /workspace/root.pid)";
+            assert_eq!(session.run(ask).await, "root     sleep 100001");
+        }
         if has_kernel {
             let hash = first_digest.strip_suffix(" 1").expect(&first_digest);
             assert_eq!(digest().await, format!("{hash} {n}"));

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use operator::metrics::{ControllerMetrics, GatewayMetrics};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use tests::binaries::root;
 use tests::cli_tools::{run_checked, text};
 use tests::monitoring::{
     DASHBOARDS, NAMESPACE, alert_rules, dashboards, queries, render, rule_file,
@@ -61,6 +63,24 @@ fn dashboards_have_panels_with_distinct_places_and_ids() {
         taken.sort_unstable();
         taken.dedup();
         assert_eq!((ids.len(), taken.len()), (panels, area), "{name}");
+    }
+}
+
+/// By the schema that Grafana publishes, also in the options of panels and queries.
+#[test]
+fn dashboards_have_only_what_grafana_knows() {
+    let program = run_checked("hack/dashboard-schema/build", &[]);
+    let check = |path: &str| Command::new(program.trim()).arg(path).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let changed = folder.path().join("changed.json");
+    for (name, dashboard) in dashboards() {
+        let checked = check(root().join(DASHBOARDS).join(&name).to_str().unwrap());
+        assert!(checked.status.success(), "{checked:?}");
+        let wrong = dashboard.to_string().replace("legendFormat", "legend");
+        fs::write(&changed, wrong).unwrap();
+        let checked = check(changed.to_str().unwrap());
+        let errors = String::from_utf8_lossy(&checked.stderr);
+        assert!(errors.contains("unexpected field 'legend'"), "{errors}");
     }
 }
 

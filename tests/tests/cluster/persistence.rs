@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use serde_json::{Value, json};
 use tests::cli_tools::{apply, manifest};
 use tests::fork_session::{delete_all, forks_go_on};
+use tests::persistence_session::interpreter::interpreter_survives_pauses;
 use tests::persistence_session::{
     Workload, body_with_processes, changed_files_survive_pauses, pause, processes_survive_pauses,
     start_body,
@@ -21,6 +22,8 @@ use crate::test_namespace::TestNamespace;
 
 /// Ten pauses, each with a new Pod.
 const ROUNDS: u32 = 10;
+/// Image with Node.js.
+const NODE_IMAGE: &str = "localhost/sandbox-node:1";
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -34,23 +37,43 @@ async fn changed_files_survive_pauses_on_a_node() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn processes_survive_pauses_on_a_node() {
-    let mut body = body_with_processes("processes", IMAGE, "root");
-    // Room for the array.
-    body["resource_factor"] = Value::from(4);
-    let session = Session::start(&api(), API_KEY, &body).await;
-    // An archive gives files new inode numbers, and SQLite refuses to write then.
-    let directory = match best_mechanism(&TestNamespace::of_gateway().await).await {
-        RootMechanism::Overlay => "/var/lib",
-        RootMechanism::Archive | RootMechanism::Node => "/workspace",
+    let ns = TestNamespace::of_gateway().await;
+    let is_overlay = best_mechanism(&ns).await == RootMechanism::Overlay;
+    let survive = async |user: &str, own: &'static str, kernel_mib| {
+        let mut body = body_with_processes(&format!("processes-{user}"), NODE_IMAGE, user);
+        // Room for the array.
+        body["resource_factor"] = Value::from(4);
+        let session = Session::start(&api(), API_KEY, &body).await;
+        assert_eq!(
+            session.run("command -v node >/dev/null && echo is").await,
+            "is"
+        );
+        let workload = Workload {
+            rounds: ROUNDS,
+            // An archive gives files new inode numbers, and SQLite rejects writes then.
+            directory: if is_overlay { own } else { "/workspace" },
+            keeps_connections: true,
+            kernel_mib,
+            has_root_process: user != "root",
+        };
+        processes_survive_pauses(&session, workload).await;
+        session.stop().await;
     };
-    let workload = Workload {
-        rounds: ROUNDS,
-        directory,
-        keeps_connections: true,
-        kernel_mib: 200,
-    };
-    processes_survive_pauses(&session, workload).await;
-    session.stop().await;
+    tokio::join!(
+        survive("root", "/var/lib", 200),
+        survive("openhands", "/home/openhands", 32),
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn interpreter_survives_pauses_on_a_node() {
+    for user in ["root", "openhands"] {
+        let body = body_with_processes(&format!("interpreter-{user}"), IMAGE, user);
+        let session = Session::start(&api(), API_KEY, &body).await;
+        interpreter_survives_pauses(&session, ROUNDS).await;
+        session.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -26,8 +26,13 @@ type Kept = (
     Option<&'static str>,
 );
 
+/// Prints a random word of the process and the number of questions whenever it is asked.
+const PROCESS: &str = "word=$(cat /proc/sys/kernel/random/uuid); number=0; while sleep 0.05; do \
+    [ ! -e /tmp/ask ] || { number=$((number + 1)); echo $word $number >/tmp/answer; rm /tmp/ask; }; done";
+const ASK: &str = "touch /tmp/ask; while [ -e /tmp/ask ]; do sleep 0.05; done; cat /tmp/answer";
+
 fn sandbox() -> Value {
-    json!({"command": ["sleep", "infinity"], "workspace": {"size": "1Gi"}, "persistence": "Memory"})
+    json!({"command": ["sh", "-c", PROCESS], "workspace": {"size": "1Gi"}, "persistence": "Memory"})
 }
 
 /// Changes a file, pauses and resumes. Every start and every pause says what it kept, and the file is
@@ -36,6 +41,8 @@ async fn assert_kept(ns: &TestNamespace, name: &str, (level, mechanism, reason):
     let status = ns.ready(name).await;
     let incarnation = status.incarnation;
     assert_eq!(status.root_mechanism, mechanism, "{}", ns.namespace);
+    let ask = |status: &SandboxStatus| ns.exec(status.pod_name.as_deref().unwrap(), ASK);
+    let before = ask(&status);
     ns.exec(status.pod_name.as_deref().unwrap(), "echo kept >/tmp/kept");
     ns.patch(name, json!({"state": "Paused"})).await;
     let persisted = ns.paused(name).await.persisted.unwrap();
@@ -48,7 +55,7 @@ async fn assert_kept(ns: &TestNamespace, name: &str, (level, mechanism, reason):
     );
     ns.patch(name, json!({"state": "Running"})).await;
     let status = ns.ready(name).await;
-    let restored = status.restored.unwrap();
+    let restored = status.restored.clone().unwrap();
     assert_eq!(
         (restored.level, restored.reason),
         expected,
@@ -57,6 +64,8 @@ async fn assert_kept(ns: &TestNamespace, name: &str, (level, mechanism, reason):
     );
     let went_on = level == PersistenceLevel::Memory;
     assert_eq!(status.incarnation, incarnation + u32::from(!went_on));
+    let goes_on = before.strip_suffix(" 1").map(|word| format!("{word} 2"));
+    assert_eq!(goes_on == Some(ask(&status)), went_on, "{}", ns.namespace);
     let file = ns.exec(status.pod_name.as_deref().unwrap(), "cat /tmp/kept || true");
     let is_kept = level > PersistenceLevel::Workspace;
     assert_eq!(file == "kept", is_kept, "{}: {file}", ns.namespace);
@@ -117,7 +126,7 @@ async fn persistence_ladder_of_warm_pods() {
     let pool = manifest("SandboxPool", "p", &pool).to_string();
     apply(&pool, &["-n", &ns.namespace]);
     ns.kubectl("wait --for=condition=Ready sbxp/p --timeout=2m");
-    let spec = json!({"pool": "p", "command": ["sleep", "infinity"]});
+    let spec = json!({"pool": "p", "command": ["sh", "-c", PROCESS]});
     let sandbox = manifest("Sandbox", "claims", &spec).to_string();
     apply(&sandbox, &["-n", &ns.namespace]);
     assert!(ns.ready("claims").await.warm);

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use crds::Sandbox;
+use crds::contract::persistence::RootMechanism;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::{Value, json};
 
 use crate::installation::IMAGE;
+use crate::persistence::best_mechanism;
 use crate::session;
 use crate::test_namespace::{TestNamespace, sleeper};
 use tests::cli_tools::apply;
@@ -182,6 +184,27 @@ async fn overlay_root_is_kept_on_a_volume() {
         let printed: String = log.lines().filter(|line| !line.starts_with('+')).collect();
         assert_eq!(printed.trim_end(), wanted.trim_end(), "{log}");
     }
+}
+
+/// Other tests take the mechanism that the probe has found; with user namespaces it is this one.
+#[tokio::test]
+#[ignore = "needs a cluster with containerd 2: make test-cluster"]
+async fn sandbox_has_its_root_in_an_overlay() {
+    wait_for_probe().await;
+    let ns = TestNamespace::of_gateway().await;
+    assert_eq!(best_mechanism(&ns).await, RootMechanism::Overlay);
+    let mut spec = sleeper();
+    spec["workspace"] = json!({"size": "1Gi"});
+    spec["persistence"] = "Root".into();
+    ns.apply("in-an-overlay", &spec);
+    let status = ns.ready("in-an-overlay").await;
+    assert_eq!(status.root_mechanism, Some(RootMechanism::Overlay));
+    let root = ns.exec("in-an-overlay", "awk '$5 == \"/\"' /proc/self/mountinfo");
+    assert!(
+        root.contains(" overlay ") && root.contains("userxattr"),
+        "{root}"
+    );
+    ns.delete::<Sandbox>("in-an-overlay").await;
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ async fn processes_survive_pauses_on_one_machine() {
             // The network is not in the user namespace of sandboxes.
             keeps_connections: false,
             kernel_mib,
+            has_root_process: false,
         };
         processes_survive_pauses(&session, workload).await;
         session.stop().await;
