@@ -52,6 +52,8 @@ pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName", priority = 1),
     printcolumn(name = "Kept", type_ = "string", json_path = ".status.persisted.level", priority = 1),
+    printcolumn(name = "Restored", type_ = "string", json_path = ".status.restored.level", priority = 1),
+    printcolumn(name = "Incarnation", type_ = "integer", json_path = ".status.incarnation", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("name must be a DNS label: lowercase letters, digits and hyphens"),

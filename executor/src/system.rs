@@ -1,5 +1,5 @@
-//! System calls that need `unsafe`: code between fork and exec, and `madvise` on mapped code. All
-//! `unsafe` of this crate is here.
+//! System calls that need `unsafe`: code between fork and exec, a seccomp filter, and `madvise` on
+//! mapped code. All `unsafe` of this crate is here.
 
 use std::fs;
 use std::io;
@@ -86,6 +86,52 @@ fn drop_capabilities(removed: CapabilitySet) -> io::Result<()> {
     sets.permitted.remove(removed);
     sets.inheritable.remove(removed);
     Ok(set_capabilities(None, sets)?)
+}
+
+/// Numbers of the calls of `io_uring`, the same on all architectures.
+const IO_URING: [u32; 2] = [425, 427];
+
+/// Hides `io_uring` from this process and from all that it starts: a process that uses it cannot be
+/// saved, and programs such as Node.js do without it. CRIU is patched to take a filter that it runs
+/// under itself for no filter of the tree.
+///
+/// # Errors
+/// Without `SYS_ADMIN`, unless privileges cannot be gained.
+#[expect(
+    unsafe_code,
+    reason = "libraries also set no_new_privs, which breaks sudo"
+)]
+pub(crate) fn hide_io_uring() -> io::Result<()> {
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let [first, last] = IO_URING;
+    let result = |value| step(0x06, 0, 0, value);
+    let mut program = [
+        step(0x20, 0, 0, 0),     // load the number of the call
+        step(0x35, 0, 2, first), // below: allow
+        step(0x25, 1, 0, last),  // above: allow
+        result(libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        result(libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: program.len().try_into().map_err(io::Error::other)?,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the kernel copies the program, of which `len` is the number of steps.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            &raw const filter,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        thread => Err(io::Error::other(format!(
+            "thread {thread} has another filter"
+        ))),
+    }
 }
 
 /// Releases code pages: a process that waits for hours needs few; the kernel reads them on use.

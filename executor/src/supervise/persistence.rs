@@ -38,7 +38,7 @@ use self::snapshots::PendingSnapshot;
 pub(super) use self::snapshots::interrupt as interrupt_snapshot;
 pub(super) use self::snapshots::{Layer, LayerError, LayerSource};
 use self::store::Store;
-use crate::system::SUPERVISOR_CAPABILITIES;
+use crate::system::{SUPERVISOR_CAPABILITIES, hide_io_uring};
 
 /// Time beyond the limit of a save in which a thread that hangs in a system call is waited for.
 const HANG_GRACE: Duration = Duration::from_secs(5);
@@ -130,6 +130,9 @@ impl Persistence {
         let opened = opened.and_then(Result::ok).unwrap_or_default();
         let mut processes = match &pod {
             Some(pod) if pod.level == PersistenceLevel::Memory => {
+                if let Err(error) = hide_io_uring() {
+                    tracing::info!(%error, "processes that use io_uring cannot be saved");
+                }
                 Some(ProcessState::prepare(pod.limits, directories.clone(), programs).await)
             }
             Some(_) => {

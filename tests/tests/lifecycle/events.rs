@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use crds::Sandbox;
 use crds::sandbox::Phase;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use testing::{EventReader, ReceivedEvent};
 use tests::test_cluster::{
@@ -138,6 +138,30 @@ async fn life_of_a_sandbox_is_a_sequence_of_events() {
     );
     assert!(client.known.is_empty());
     of_other.assert_quiet_for(SETTLED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn restart_and_idle_pause_are_told() {
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
+    let mut client = Follower::new(&gateway).await;
+    let started = gateway.start(&start_body("s")).await;
+    let id = started["runtime_id"].as_str().unwrap();
+    client.follow(SETTLED).await;
+    cluster.node.restart(id, "OOMKilled").await;
+    let events = client.follow(SETTLED).await;
+    let last = &events.last().unwrap().data;
+    assert_eq!(last["restart_count"], 1, "{last}");
+    assert_eq!(last["restart_reasons"], json!(["OOMKilled"]));
+    assert_eq!(last["status"], "running");
+    let timeout = json!({"spec": {"lifecycle": {"idleTimeout": "10m"}}});
+    let (sandboxes, params) = (cluster.sandboxes(), PatchParams::default());
+    let patched = sandboxes.patch(id, &params, &Patch::Merge(timeout)).await;
+    patched.unwrap();
+    let day = Duration::from_hours(24);
+    cluster.supervisors.all_idle_for(Some(day));
+    let events = client.follow(SETTLED).await;
+    assert_eq!(statuses(&events).last(), Some(&"paused"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,8 @@
 //! Events of status changes, and the publisher.
 
 use crds::conditions::Reason;
-use crds::sandbox::{PauseReason, Phase, Restarts, SandboxStatus};
+use crds::contract::persistence::PersistenceLevel;
+use crds::sandbox::{PauseReason, Phase, Restarts, RestoredState, SandboxStatus};
 use k8s_openapi::api::events::v1::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -64,6 +65,36 @@ fn pause_event_names_its_reason() {
         reasons([&status(Phase::Paused, None), &stopped, &stopped]),
         ["Stopped"]
     );
+}
+
+#[test]
+fn start_after_a_pause_says_what_came_back() {
+    let restored = |level, reason: Option<&str>| {
+        let restored = RestoredState {
+            level,
+            at: None,
+            reason: reason.map(Into::into),
+        };
+        SandboxStatus {
+            restored: Some(restored),
+            ..running()
+        }
+    };
+    let starting = starting(Reason::Initializing);
+    let all = restored(PersistenceLevel::Memory, None);
+    let events = transition::events_for_change(&starting, &all);
+    let note = "the sandbox is ready; all changed files came back, and the processes went on";
+    assert_eq!(events[0].note.as_deref(), Some(note));
+    assert_eq!(events.len(), 1);
+    let less = restored(PersistenceLevel::Root, Some("the image differs"));
+    assert_eq!(
+        reasons([&starting, &less, &less]),
+        ["Ready", "LessRestored"]
+    );
+    let events = transition::events_for_change(&starting, &less);
+    let note = "all changed files came back; not more because the image differs";
+    assert!(events[1].warning);
+    assert_eq!(events[1].note.as_deref(), Some(note));
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub(super) fn events_for_change(
         restarted(before, after),
         start_blocked(before, after),
         phase_reached(before, after),
+        less_restored(before, after),
     ];
     all.into_iter().flatten().collect()
 }
@@ -121,10 +122,31 @@ fn phase_reached(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventC
     }
 }
 
+/// A start has brought less back than the last pause kept, or than was asked for.
+fn less_restored(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
+    let restored = after.restored.as_ref();
+    let restored = restored.filter(|_| before.restored != after.restored)?;
+    let reason = restored.reason.as_ref()?;
+    let note = format!("{}; not more because {reason}", came_back(restored.level));
+    Some(warning("LessRestored", "Start", note))
+}
+
 fn ready(after: &SandboxStatus) -> String {
-    match &after.node_name {
+    let mut note = match &after.node_name {
         Some(node) => format!("the sandbox is ready on node {node}"),
         None => "the sandbox is ready".into(),
+    };
+    if let Some(restored) = &after.restored {
+        note = format!("{note}; {}", came_back(restored.level));
+    }
+    note
+}
+
+fn came_back(level: PersistenceLevel) -> &'static str {
+    match level {
+        PersistenceLevel::Workspace => "the workspace came back",
+        PersistenceLevel::Root => "all changed files came back",
+        PersistenceLevel::Memory => "all changed files came back, and the processes went on",
     }
 }
 

@@ -19,7 +19,6 @@ const ALLOWED: &[&str] = &[
     "find the keys of the user",
     "join a session of keys",
     "list all keys",
-    "use io_uring",
     // The kernel checks the time before the right to set it.
     "set the clock",
     "reach the hypervisor",
