@@ -95,6 +95,12 @@ fn serve(volumes: &Volumes, port: u16, flags: &[&str]) -> Init {
     init
 }
 
+/// What a script leaves behind, in the session of the shell and in one without its leader.
+const ORPHANS: &str =
+    "(sleep 1001 &); setsid bash -c 'sleep 1002 &'; until pgrep -f '^sleep 1002'; do :; done";
+/// Their numbers, parents and sessions.
+const FAMILY: &str = "ps -o pid=,ppid=,sid=,args= -p $(pgrep -d, -f '^sleep 100[12]')";
+
 #[test]
 fn executor_with_its_shell_goes_on() {
     let Some(volumes) = Volumes::new("executor_with_its_shell_goes_on") else {
@@ -108,6 +114,9 @@ fn executor_with_its_shell_goes_on() {
         port,
         "mine=41; f() { echo function; }; mkdir -p d; cd d; sleep 1000 &",
     );
+    run(port, ORPHANS);
+    let orphans = run(port, FAMILY);
+    assert_eq!(orphans.lines().count(), 2, "{orphans}");
     // An action at the time of the save.
     let args = json!({"command": "for i in 1 2 3; do echo $i >> steps; sleep 0.4; done"});
     let body = json!({"action": {"action": "run", "args": args}, "timeout": 60}).to_string();
@@ -133,6 +142,7 @@ fn executor_with_its_shell_goes_on() {
         "{output}"
     );
     assert!(output.contains("Running"), "{output}");
+    assert_eq!(run(port, FAMILY), orphans);
     // New programs, and files by the API.
     assert_eq!(run(port, "python3 -c 'print(6 * 7)'"), "42");
     let path = volumes.work().join("file");

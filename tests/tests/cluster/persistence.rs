@@ -22,7 +22,7 @@ use crate::test_namespace::TestNamespace;
 
 /// Ten pauses, each with a new Pod.
 const ROUNDS: u32 = 10;
-/// Image with Node.js.
+/// Image with Node.js, which uses `io_uring` where it can: the supervisor hides it in user namespaces.
 const NODE_IMAGE: &str = "localhost/sandbox-node:1";
 
 #[tokio::test]
@@ -44,10 +44,8 @@ async fn processes_survive_pauses_on_a_node() {
         // Room for the array.
         body["resource_factor"] = Value::from(4);
         let session = Session::start(&api(), API_KEY, &body).await;
-        assert_eq!(
-            session.run("command -v node >/dev/null && echo is").await,
-            "is"
-        );
+        let has_node = session.run("command -v node").await.contains("node");
+        assert_eq!(has_node, is_overlay);
         let workload = Workload {
             rounds: ROUNDS,
             // An archive gives files new inode numbers, and SQLite rejects writes then.
