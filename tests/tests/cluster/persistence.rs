@@ -40,7 +40,8 @@ async fn processes_survive_pauses_on_a_node() {
     let ns = TestNamespace::of_gateway().await;
     let is_overlay = best_mechanism(&ns).await == RootMechanism::Overlay;
     let survive = async |user: &str, own: &'static str, kernel_mib| {
-        let mut body = body_with_processes(&format!("processes-{user}"), NODE_IMAGE, user);
+        let image = if is_overlay { NODE_IMAGE } else { IMAGE };
+        let mut body = body_with_processes(&format!("processes-{user}"), image, user);
         // Room for the array.
         body["resource_factor"] = Value::from(4);
         let session = Session::start(&api(), API_KEY, &body).await;
