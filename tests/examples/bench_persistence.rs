@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use client::Level;
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tests::fork_session::{delete_all, fork, forks_go_on, new_forks, snapshot};
 use tests::persistence_session::start_body;
 use tests::session::Session;

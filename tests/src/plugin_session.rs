@@ -164,13 +164,13 @@ impl PluginSession {
     /// The link that a client shows its user: by the name of the sandbox, and by path.
     async fn vscode(&self) {
         let Session {
-            sandbox,
+            wire,
             base,
             id,
             url,
             ..
         } = &self.session;
-        let answer = sandbox.get(&format!("{url}/vscode/connection_token")).await;
+        let answer = wire.get(&format!("{url}/vscode/connection_token")).await;
         let token = text(&answer.body, "token");
         // It is told where it is reached if that is below a path.
         let path = format!("/{id}/vscode");

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use tests::binaries::{criu_or_skip, is_root_or_skips};
 use tests::persistence_session::body_with_processes;
 use tests::session::Session;

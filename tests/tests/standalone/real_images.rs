@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::image_archive::{archive, sandbox_archive};
 use tests::registry::{LocalRegistry, image_of, image_of_layers, layer_of, odd_layers, small_root};
 
-use crate::fixture::{Fixture, text};
+use crate::fixture::Fixture;
 use crate::images::with_registry;
 
 /// Reference of an image, and commands with what they print.
