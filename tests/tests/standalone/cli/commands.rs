@@ -139,15 +139,30 @@ fn pools_images_and_builds_answer_without_a_registry() {
     let context = tempfile::tempdir().unwrap();
     std::fs::write(context.path().join("Dockerfile"), "FROM scratch\n").unwrap();
     let context = context.path().to_str().unwrap();
-    for args in [
-        &["images", "prefix"][..],
-        &["images", "exists", "registry.invalid/app:1"],
-        &["builds", "create", context, "app:1"],
-        &["builds", "status", "none"],
-        &["builds", "logs", "none"],
+    for (args, code, expected) in [
+        (&["images", "prefix"][..], 0, "ghcr.io/openhands\n"),
+        // Every image is the machine's own programs here.
+        (
+            &["images", "exists", "registry.invalid/app:1"],
+            0,
+            "exists\n",
+        ),
+        (
+            &["builds", "create", context, "app:1"],
+            125,
+            "is not in the repository",
+        ),
+        (
+            &["builds", "create", context, "ghcr.io/openhands/runtime:app"],
+            1,
+            "FAILURE: the Dockerfile is not",
+        ),
+        (&["builds", "status", "none"], 125, "there is no build none"),
+        (&["builds", "logs", "none"], 125, "there is no build none"),
     ] {
         let output = cli.run(args);
-        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-        println!("{args:?}: {:?} {text:?}", output.status.code());
+        let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text:?}");
+        assert!(text.concat().contains(expected), "{args:?}: {text:?}");
     }
 }
