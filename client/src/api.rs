@@ -1,10 +1,12 @@
 //! The runtime API: one client for all sandboxes of an API key.
 
 pub(crate) mod builds;
+mod changes;
 pub(crate) mod pools;
 mod runtimes;
 pub(crate) mod snapshots;
 pub(crate) mod start;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -36,7 +36,9 @@ pub use progress::{Progress, RuntimeStatus};
 pub use runtime_info::{PersistedState, PodStatus, RuntimeInfo, Status};
 pub use sandbox::Sandbox;
 pub use sandbox::actions::{CellOutput, CommandOutput, Edit, Run};
-pub use sandbox::server_info::{Disk, Io, Memory, Resources, ServerInfo};
+pub use sandbox::server_info::{
+    Disk, Io, Memory, Resources, SandboxDisk, SandboxMemory, SandboxUsage, ServerInfo,
+};
 pub use sandbox::urls::Address;
 pub use settings::Settings;
 pub use terminals::channel::{ExitStatus, Size, TerminalEvent};

@@ -68,3 +68,53 @@ impl fmt::Display for RuntimeStatus {
         formatter.pad(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use RuntimeStatus::{
+        BuildingRuntime, Error, ErrorRuntimeDisconnected, Ready, RuntimeStarted, StartingRuntime,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_openhands() {
+        for (status, word) in [
+            (StartingRuntime, "STARTING_RUNTIME"),
+            (BuildingRuntime, "BUILDING_RUNTIME"),
+            (RuntimeStarted, "RUNTIME_STARTED"),
+            (Ready, "READY"),
+            (Error, "ERROR"),
+            (ErrorRuntimeDisconnected, "ERROR_RUNTIME_DISCONNECTED"),
+        ] {
+            assert_eq!(status.to_string(), word);
+        }
+    }
+
+    #[test]
+    fn word_follows_from_the_states_of_sandbox_and_pod() {
+        for (status, pod_status, expected) in [
+            ("starting", "Not Found", StartingRuntime),
+            ("starting", "Pending", StartingRuntime),
+            ("starting", "CrashLoopBackOff", StartingRuntime),
+            ("starting", "a later word", StartingRuntime),
+            ("starting", "Running", RuntimeStarted),
+            ("starting", "Ready", StartingRuntime),
+            ("running", "Running", RuntimeStarted),
+            ("running", "Ready", Ready),
+            ("error", "Failed", Error),
+            ("error", "Running", Error),
+            ("stopped", "Not Found", ErrorRuntimeDisconnected),
+            ("a later word", "Pending", StartingRuntime),
+        ] {
+            let info = json!({
+                "runtime_id": "a", "session_id": "s", "url": "http://x", "status": status,
+                "pod_status": pod_status, "status_detail": "why",
+            });
+            let step = Progress::of(&serde_json::from_value(info).unwrap());
+            assert_eq!(step.status, expected, "{status}, {pod_status}");
+            assert_eq!(step.message.as_deref(), Some("why"));
+        }
+    }
+}

@@ -27,6 +27,9 @@ pub struct RuntimeInfo {
     /// URLs of applications in the sandbox, with their port.
     #[serde(default)]
     pub work_hosts: BTreeMap<String, u16>,
+    /// True until a pause is complete: its state is being saved, or its Pod ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pausing: bool,
     /// State that the last pause kept.
     #[serde(default)]
     pub persisted: Option<PersistedState>,

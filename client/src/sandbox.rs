@@ -8,6 +8,8 @@ mod health;
 pub(crate) mod server_info;
 pub(crate) mod urls;
 
+use std::sync::Arc;
+
 use http::header::HeaderValue;
 use http::{Method, StatusCode};
 use reqwest::{RequestBuilder, Response, Url};
@@ -15,21 +17,38 @@ use reqwest::{RequestBuilder, Response, Url};
 use crate::api::{Repeat, below};
 use crate::backoff::Backoff;
 use crate::http_client::{self, Failure};
+use crate::progress::Progress;
 use crate::runtime_info::{RuntimeInfo, Status};
 use crate::{Client, Error};
 
 const KEY_HEADER: &str = "X-Session-API-Key";
 
+/// Report of a wait that a call of a sandbox causes.
+type Report = Arc<dyn Fn(&Progress) + Send + Sync>;
+
 /// Handle of a sandbox. Clones are independent and share connections.
-#[derive(Debug, Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct Sandbox {
     client: Client,
     info: RuntimeInfo,
+    #[debug(skip)]
+    report: Option<Report>,
 }
 
 impl Sandbox {
     pub(crate) fn new(client: Client, info: RuntimeInfo) -> Self {
-        Self { client, info }
+        Self {
+            client,
+            info,
+            report: None,
+        }
+    }
+
+    /// Reports each step when a call has to wait for the sandbox, such as that of a paused one.
+    #[must_use]
+    pub fn on_progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.report = Some(Arc::new(report));
+        self
     }
 
     /// State when the handle was made.
@@ -102,16 +121,21 @@ impl Sandbox {
     async fn wake(&self) -> Result<(), Error> {
         let id = &self.info.runtime_id;
         let info = self.client.runtime(id).await?;
+        let mut report = |step: &Progress| {
+            if let Some(report) = &self.report {
+                report(step);
+            }
+        };
         match info.status {
             Status::Running | Status::Unknown => Ok(()),
             Status::Paused if !self.client.settings().resume_paused => {
                 Err(Error::Paused(id.clone()))
             }
             // Boxed: the wait for a start calls the sandbox.
-            Status::Paused => Box::pin(self.client.resume_and_wait(id, &mut |_| ()))
+            Status::Paused => Box::pin(self.client.resume_and_wait(id, &mut report))
                 .await
                 .map(drop),
-            _ => Box::pin(self.client.wait_ready(info, &mut |_| ()))
+            _ => Box::pin(self.client.wait_ready(info, &mut report))
                 .await
                 .map(drop),
         }

@@ -1,7 +1,7 @@
 // Facts of a sandbox, links into it, and its changes.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Runtime } from "./api";
 import { sentence } from "./errors";
 import { age, bytes, commandLine, costTexts, duration, factor, requests, time } from "./format";
@@ -89,6 +89,7 @@ function restarts({ restart_count: count, restart_reasons: reasons }: Runtime): 
 /** What the server in the sandbox says of itself, and links to the programs in it. */
 function Live({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi }) {
   const { value: info, error } = useAnswer<ServerInfo>(() => sandbox.info(), `${sandbox.id} ${sandbox.key}`, INFO_INTERVAL);
+  const cores = useCores(info);
   const [token, setToken] = useState<string | null>(null);
   const hasVscode = info?.plugins.some(([name]) => name === "vscode") ?? false;
   useEffect(() => {
@@ -104,6 +105,11 @@ function Live({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi }) {
   const rows: [string, ComponentChildren][] = [];
   if (info?.idle != null) rows.push(["Idle", info.idle < 1 ? "busy now" : `for ${duration(info.idle)}`]);
   if (info?.uptime != null) rows.push(["Server up", `for ${duration(info.uptime)}`]);
+  if (cores !== null) rows.push(["CPU", `${Math.round(100 * cores)} % of a core`]);
+  if (info?.memory) {
+    const { used, limit } = info.memory;
+    rows.push(["Memory", limit === null ? bytes(used) : `${bytes(used)} of ${bytes(limit)}`]);
+  }
   if (info?.disk) rows.push(["Disk", `${bytes(info.disk.used)} of ${bytes(info.disk.total)}`]);
   if (info?.plugins.length) rows.push(["Plugins", info.plugins.map(([name, health]) => `${name}: ${health}`).join(", ")]);
   return (
@@ -119,6 +125,20 @@ function Live({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi }) {
       </p>
     </section>
   );
+}
+
+/** Cores in use between the last two answers. */
+function useCores(info: ServerInfo | null): number | null {
+  const last = useRef<ServerInfo | null>(null);
+  const [cores, setCores] = useState<number | null>(null);
+  useEffect(() => {
+    const before = last.current;
+    last.current = info;
+    if (info?.cpuSeconds == null || info.uptime === null || before?.cpuSeconds == null || before.uptime === null) return;
+    const seconds = info.uptime - before.uptime;
+    setCores(seconds > 0 ? Math.max(0, info.cpuSeconds - before.cpuSeconds) / seconds : null);
+  }, [info]);
+  return cores;
 }
 
 /** Stages of the last start that the API has times of, each with the seconds since the one before. */

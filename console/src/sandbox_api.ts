@@ -8,7 +8,10 @@ import { unzipSingle } from "./zip";
 export interface ServerInfo {
   idle: number | null;
   uptime: number | null;
-  /** Bytes of the file system of the workspace. */
+  /** Seconds that all programs in it have used. */
+  cpuSeconds: number | null;
+  /** In bytes, as the disk of the working directory. */
+  memory: { used: number; limit: number | null } | null;
   disk: { used: number; total: number } | null;
   plugins: [name: string, health: string][];
 }
@@ -60,12 +63,15 @@ export class SandboxApi {
 
   async info(): Promise<ServerInfo> {
     const info = object(await this.json("/server_info"));
-    const resources = object(info.resources);
-    const disk = object(resources.disk);
-    const [used, total] = [number(disk.used), number(disk.total)];
+    const sandbox = object(info.sandbox);
+    const disk = object(sandbox.disk);
+    const memory = object(sandbox.memory);
+    const [used, total, memoryUsed] = [number(disk.used), number(disk.total), number(memory.used)];
     return {
       idle: number(info.idle_time),
       uptime: number(info.uptime),
+      cpuSeconds: number(sandbox.cpu_seconds),
+      memory: memoryUsed === null ? null : { used: memoryUsed, limit: number(memory.limit) },
       disk: used !== null && total ? { used, total } : null,
       plugins: Object.entries(object(info.plugins)).map(([name, health]) => [name, String(health)]),
     };

@@ -52,6 +52,7 @@ pub mod properties;
 mod python_environment;
 mod resource_usage;
 mod sandbox_setup;
+mod sandbox_usage;
 mod settings;
 mod shell;
 mod terminals;

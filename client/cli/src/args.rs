@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// Print the addresses of a sandbox, and open one of them
     Open(open::Args),
     /// Release the compute of sandboxes and keep their files
-    Pause(state::Args),
+    Pause(state::PauseArgs),
     /// Bring back paused sandboxes
     Resume(state::Args),
     /// End sandboxes and delete their files
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Snapshot(snapshots::Command),
     /// Start sandboxes with the state of a snapshot or of a running sandbox
     Fork(snapshots::ForkArgs),
-    /// Show uptime, idle time, memory and disk of sandboxes
+    /// Show uptime, idle time, CPU, memory and disk of sandboxes
     Top(top::Args),
     /// List pools of warm sandboxes
     Pools(list::FormatArgs),

@@ -20,6 +20,7 @@ use crate::args::{Cli, Command, completion};
 use crate::connect;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress;
 
 /// Carries out a command; the exit code.
 pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
@@ -30,11 +31,13 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
             return output::print(text).map(|()| 0);
         }
         Command::Doctor(args) => {
+            progress::waiting("checking the installation");
             let has_url = cli.access.url().is_some();
             let gateway = has_url.then(|| connect::by_url(&cli.access));
             return doctor::run(&cli.access.installation, gateway, args).await;
         }
         Command::Keys(command) => {
+            progress::waiting("waiting for the API server");
             return keys::run(&cli.access.installation, command)
                 .await
                 .map(|()| 0);
@@ -43,6 +46,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
     }
     let client = connect::client(&cli.access).await?;
     let client = &client;
+    progress::waiting(wait(&cli.command));
     match cli.command {
         Command::Run(args) => return run::run(client, args).await,
         Command::Shell(args) => return exec::shell(client, args).await,
@@ -68,4 +72,17 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         }
     }
     .map(|()| 0)
+}
+
+/// Text of the line of progress until a command has another one.
+fn wait(command: &Command) -> &'static str {
+    match command {
+        Command::Run(_) => "starting",
+        Command::Pause(_) => "pausing",
+        Command::Resume(_) => "resuming",
+        Command::Stop(_) => "stopping",
+        Command::Top(_) => "measuring",
+        Command::Logs(_) => "waiting for output",
+        _ => "waiting for the gateway",
+    }
 }

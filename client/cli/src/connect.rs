@@ -7,6 +7,7 @@ use client::{Client, Settings};
 use crate::args::Access;
 use crate::failure::Failure;
 use crate::installation::Gateway;
+use crate::progress;
 
 /// Variable with the API key.
 const KEY_VARIABLE: &str = "SANDBOX_API_KEY";
@@ -43,6 +44,7 @@ pub(crate) fn by_url(access: &Access) -> Result<Client, Failure> {
 /// Forwards a port to the gateway. Without an API key, it is the first one of the installation.
 async fn by_kubeconfig(access: &Access) -> Result<Client, Failure> {
     let installation = &access.installation;
+    progress::waiting("connecting through the API server");
     let kubernetes = installation.connect().await.map_err(|error| {
         Failure::Usage(if installation.is_chosen() {
             error

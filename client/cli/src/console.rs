@@ -12,6 +12,7 @@ use self::raw_mode::RawMode;
 use self::signals::Resizes;
 pub(crate) use self::signals::Signals;
 use crate::failure::{Failure, exit_code};
+use crate::progress;
 
 const INPUT_BYTES: usize = 32 << 10;
 /// Chunks that wait while the program does not read.
@@ -54,6 +55,7 @@ pub(crate) fn is_interactive() -> bool {
 
 /// Connects until the program ends; its exit code.
 pub(crate) async fn follow(mut session: Session, connection: Connection) -> Result<u8, Failure> {
+    let _progress = progress::off();
     let raw_mode = if connection.tty && connection.input && io::stdin().is_terminal() {
         Some(RawMode::enter()?)
     } else {

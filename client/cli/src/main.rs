@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let done = match runtime {
         Ok(runtime) => {
             let done = runtime.block_on(commands::run(cli));
+            progress::clear();
             // Blocked reads of a terminal must not hold up the end.
             runtime.shutdown_background();
             done

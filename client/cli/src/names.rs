@@ -3,6 +3,7 @@
 use client::{Client, RuntimeInfo, Sandbox, Status};
 
 use crate::failure::Failure;
+use crate::progress;
 use crate::text::escape;
 
 /// Letters of a runtime id.
@@ -32,9 +33,10 @@ pub(crate) async fn find(client: &Client, name: &str) -> Result<RuntimeInfo, Fai
     by_prefix(name, client.list().await?)
 }
 
-/// A handle of the sandbox of this name.
+/// A handle of the sandbox of this name, which shows how it wakes.
 pub(crate) async fn sandbox(client: &Client, name: &str) -> Result<Sandbox, Failure> {
-    Ok(client.sandbox(find(client, name).await?))
+    let info = find(client, name).await?;
+    Ok(client.sandbox(info).on_progress(progress::step))
 }
 
 fn is_runtime_id(name: &str) -> bool {

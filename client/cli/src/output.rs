@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::progress;
 use crate::text::{escape_json, escape_lines};
 
 /// Forms of a result.
@@ -21,6 +22,7 @@ pub(crate) enum Format {
 
 /// Writes a result.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    progress::clear();
     let mut out = io::stdout().lock();
     out.write_all(text.as_ref())?;
     out.flush()?;
@@ -29,6 +31,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
 
 /// Writes a line for the user, which is lost if nothing reads it.
 pub(crate) fn note(text: &str) {
+    progress::clear();
     let mut out = io::stderr().lock();
     let _ = writeln!(out, "{}", escape_lines(text));
 }

@@ -53,3 +53,35 @@ fn completions_name_the_commands_and_the_plugin_has_its_own_name() {
     let help = text(&run(&plugin, &["--help"]).stdout);
     assert!(help.contains("Usage: kubectl sandbox "), "{help}");
 }
+
+/// Loads the script and asks for what follows `sandbox de`, in each shell that this machine has.
+#[test]
+fn completion_scripts_load_in_their_shells() {
+    const BASH: &str = r#"bash -n "$1" && source "$1" && COMP_WORDS=(sandbox de) COMP_CWORD=1
+        _sandbox sandbox de sandbox && echo "${COMPREPLY[@]}""#;
+    const ZSH: &str = r#"zsh -n "$1" && autoload -U compinit && compinit -u && source "$1" && echo $_comps[sandbox]"#;
+    const FISH: &str =
+        r#"fish --no-execute $argv[1]; and source $argv[1]; and complete -C "sandbox de""#;
+    for (shell, script, expected) in [
+        ("bash", BASH, "describe"),
+        ("zsh", ZSH, "_sandbox"),
+        ("fish", FISH, "describe"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("completion");
+        let completion = run(Path::new(PROGRAM), &["completion", shell]);
+        std::fs::write(&path, completion.stdout).unwrap();
+        let mut command = Command::new(shell);
+        let command = command.args(["-c", script]);
+        if shell != "fish" {
+            command.arg(shell);
+        }
+        match command.arg(&path).env("HOME", folder.path()).output() {
+            Ok(output) => assert!(
+                text(&output.stdout).contains(expected),
+                "{shell}: {output:?}"
+            ),
+            Err(_) => eprintln!("SKIPPED, needs {shell}: its completion script"),
+        }
+    }
+}

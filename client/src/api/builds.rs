@@ -148,7 +148,7 @@ impl Client {
         http_client::json(response).await
     }
 
-    /// Waits for the end of a build, at most `ready_timeout` of the settings.
+    /// Waits for the end of a build, at most `ready_timeout` of the settings, and reports each status once.
     pub async fn wait_build(
         &self,
         id: &str,
@@ -156,16 +156,21 @@ impl Client {
     ) -> Result<BuildStatus, Error> {
         let limit = self.settings().ready_timeout;
         let deadline = Instant::now() + limit;
+        let mut last = None;
         loop {
             let build = self.build_status(id).await?;
             if build.is_finished() {
                 return Ok(build);
             }
-            report(&Progress {
+            let step = Progress {
                 status: RuntimeStatus::BuildingRuntime,
                 id: id.into(),
                 message: Some(format!("{}: {}", build.image, build.status)),
-            });
+            };
+            if last.as_ref() != Some(&step) {
+                report(&step);
+                last = Some(step);
+            }
             if Instant::now() > deadline {
                 let what = format!("build {id}");
                 return Err(Error::Timeout {

@@ -1,19 +1,13 @@
 //! Start, look up, pause, resume and stop.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
 
 use super::{Client, Repeat, missing};
-use crate::progress::{Progress, RuntimeStatus};
-use crate::runtime_info::{RuntimeInfo, Status};
+use crate::progress::Progress;
+use crate::runtime_info::RuntimeInfo;
 use crate::{Error, Sandbox, StartRequest};
 
-/// First and longest pause between two polls of a start.
-const INITIAL_POLL: Duration = Duration::from_millis(100);
-const MAX_POLL: Duration = Duration::from_secs(1);
 /// Sessions of one request for several; a request target may have 64 KiB.
 const BATCH: usize = 64;
 
@@ -76,7 +70,8 @@ impl Client {
         Ok(list.runtimes)
     }
 
-    /// Releases the compute and keeps the files.
+    /// Requests a pause, which releases the compute and keeps the files; [`Client::wait_paused`] waits
+    /// until they are saved.
     pub async fn pause(&self, id: &str) -> Result<RuntimeInfo, Error> {
         self.change("pause", id).await
     }
@@ -101,51 +96,6 @@ impl Client {
         self.wait_ready(info, report).await
     }
 
-    /// Waits until a sandbox answers requests, at most `ready_timeout` of the settings.
-    pub async fn wait_ready(
-        &self,
-        mut info: RuntimeInfo,
-        report: &mut (dyn FnMut(&Progress) + Send),
-    ) -> Result<Sandbox, Error> {
-        let limit = self.settings().ready_timeout;
-        let deadline = Instant::now() + limit;
-        let (mut last, mut poll) = (None, INITIAL_POLL);
-        loop {
-            let step = Progress::of(&info);
-            // Ready is reported when the server has answered over the public URL.
-            let is_ready = step.status == RuntimeStatus::Ready;
-            if !is_ready && last.as_ref() != Some(&step) {
-                report(&step);
-                last = Some(step);
-            }
-            match info.status {
-                Status::Error => return Err(failed(&info)),
-                Status::Paused => return Err(Error::Paused(info.runtime_id)),
-                Status::Stopped => {
-                    return Err(Error::NotFound(format!("sandbox {}", info.runtime_id)));
-                }
-                _ if is_ready => break,
-                _ if Instant::now() > deadline => {
-                    return Err(Error::Timeout {
-                        what: format!("the start of sandbox {}", info.runtime_id),
-                        after: limit,
-                        state: info.explanation(),
-                    });
-                }
-                _ => sleep(poll).await,
-            }
-            poll = (poll * 3 / 2).min(MAX_POLL);
-            info = self.runtime(&info.runtime_id).await.inspect_err(|error| {
-                report(&disconnected(&info, error));
-            })?;
-        }
-        let sandbox = Sandbox::new(self.clone(), info);
-        let alive = sandbox.wait_alive().await;
-        alive.inspect_err(|error| report(&disconnected(sandbox.info(), error)))?;
-        report(&Progress::of(sandbox.info()));
-        Ok(sandbox)
-    }
-
     /// A handle of a sandbox in any state. Its calls resume it if it is paused.
     pub fn sandbox(&self, info: RuntimeInfo) -> Sandbox {
         Sandbox::new(self.clone(), info)
@@ -156,22 +106,5 @@ impl Client {
             .post(&[verb], Repeat::Temporary, &json!({"runtime_id": id}))
             .await;
         changed.map_err(|error| missing(error, || format!("sandbox {id}")))
-    }
-}
-
-/// The error of a sandbox that was given up.
-fn failed(info: &RuntimeInfo) -> Error {
-    Error::SandboxFailed {
-        runtime_id: info.runtime_id.clone(),
-        detail: info.explanation(),
-        log: info.pod_logs.clone(),
-    }
-}
-
-fn disconnected(info: &RuntimeInfo, error: &Error) -> Progress {
-    Progress {
-        status: RuntimeStatus::ErrorRuntimeDisconnected,
-        id: info.runtime_id.clone(),
-        message: Some(error.to_string()),
     }
 }

@@ -19,12 +19,48 @@ pub struct ServerInfo {
     /// Seconds since the last activity; 0 while there is one.
     pub idle_time: f64,
     pub resources: Resources,
+    /// Of all programs in the sandbox. Absent in older servers.
+    #[serde(default)]
+    pub sandbox: Option<SandboxUsage>,
     /// State of each plugin.
     #[serde(default)]
     pub plugins: BTreeMap<String, String>,
     /// Name of the shell if it is not bash.
     #[serde(default)]
     pub shell: Option<String>,
+}
+
+/// Resources of all programs in a sandbox.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct SandboxUsage {
+    /// CPU time since the start.
+    pub cpu_seconds: f64,
+    pub memory: SandboxMemory,
+    pub disk: SandboxDisk,
+}
+
+/// Memory in bytes.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct SandboxMemory {
+    pub used: u64,
+    pub limit: Option<u64>,
+}
+
+/// File system of the working directory, in bytes.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct SandboxDisk {
+    pub used: u64,
+    pub total: u64,
+}
+
+impl ServerInfo {
+    /// Number of cores that the sandbox used since an earlier reading.
+    pub fn cores_since(&self, earlier: &Self) -> Option<f64> {
+        let (now, before) = (self.sandbox.as_ref()?, earlier.sandbox.as_ref()?);
+        let cores = (now.cpu_seconds - before.cpu_seconds) / (self.uptime - earlier.uptime);
+        // The time of a program may be lost when it ends, and the server may have been started anew.
+        cores.is_finite().then_some(cores.max(0.0))
+    }
 }
 
 /// Resources of the server process and of its file system.
@@ -95,5 +131,24 @@ mod tests {
                 .as_deref(),
             Some("ash")
         );
+    }
+
+    #[test]
+    fn cores_are_the_difference_of_two_readings() {
+        let reading = |uptime: f64, cpu_seconds: f64| -> ServerInfo {
+            serde_json::from_value(serde_json::json!({
+                "uptime": uptime, "idle_time": 0,
+                "resources": {"cpu_percent": 0, "memory": {"rss": 1, "vms": 2, "percent": 0.1},
+                    "disk": {"total": 9, "used": 4, "free": 5, "percent": 44.4},
+                    "io": {"read_bytes": 7, "write_bytes": 8}},
+                "sandbox": {"cpu_seconds": cpu_seconds, "memory": {"used": 1, "limit": null},
+                    "disk": {"used": 1, "total": 2}},
+            }))
+            .unwrap()
+        };
+        let first = reading(10.0, 4.0);
+        assert_eq!(reading(12.0, 7.0).cores_since(&first), Some(1.5));
+        assert_eq!(reading(12.0, 3.0).cores_since(&first), Some(0.0));
+        assert_eq!(first.cores_since(&first), None);
     }
 }

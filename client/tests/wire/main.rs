@@ -8,3 +8,4 @@ mod fixture;
 mod logs;
 mod recovery;
 mod terminals;
+mod waits;

@@ -163,6 +163,15 @@ fn reap() {
     }
 }
 
+/// CPU ticks of all processes that this one can see, with those of reaped children, and their anonymous
+/// resident bytes.
+pub(super) fn usage_of_all() -> (u64, u64) {
+    let processes = all();
+    let ticks = processes.iter().map(|process| process.cpu_ticks).sum();
+    let pids = processes.iter().filter_map(|one| Pid::from_raw(one.pid));
+    (ticks, pids.map(anonymous_bytes).sum())
+}
+
 fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| {

@@ -1,4 +1,4 @@
-//! Resource usage in `/server_info` (`docs/specs/executor.md`, section 2.2).
+//! Resource usage of the server process in `/server_info` (`docs/specs/executor.md`, section 2.2).
 #![expect(clippy::cast_precision_loss, reason = "percentages")]
 
 use std::fs::{self, File};

@@ -122,5 +122,12 @@ fn paths_without_key() {
             let mut bytes = fields.iter().filter(|(name, _)| *name != "percent");
             assert!(bytes.all(|(_, value)| value.is_u64()), "2.2 {name}: {info}");
         }
+        let sandbox = |name: &str| number(&format!("/sandbox/{name}"));
+        assert!(sandbox("cpu_seconds") > 0.0, "2.2 sandbox.cpu_seconds");
+        assert!(sandbox("memory/used") > 0.0, "2.2 sandbox.memory");
+        assert!(
+            sandbox("disk/total") >= sandbox("disk/used"),
+            "2.2 sandbox.disk"
+        );
     }
 }

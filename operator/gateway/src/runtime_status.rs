@@ -53,6 +53,13 @@ pub fn is_running(entry: &Entry) -> bool {
     lifecycle(entry) == RuntimeStatus::Running
 }
 
+/// Returns whether the sandbox is paused for clients, but the pause is not complete: its state is being
+/// saved, or its Pod ends.
+pub fn is_pausing(entry: &Entry) -> bool {
+    let is_complete = entry.status.phase == Phase::Paused && entry.is_observed();
+    lifecycle(entry) == RuntimeStatus::Paused && !is_complete
+}
+
 /// Returns whether a start of the session would create another sandbox.
 pub fn is_ended(entry: &Entry) -> bool {
     let lifecycle = lifecycle(entry);
@@ -175,6 +182,24 @@ mod tests {
         let mut deleting = entry("Running Running Ready");
         deleting.deleting = true;
         assert_eq!(derive(&deleting).lifecycle, RuntimeStatus::Stopped);
+    }
+
+    #[test]
+    fn pause_is_complete_once_the_controller_says_so() {
+        for (row, expected) in [
+            ("Paused Running Ready", true),
+            ("Paused Pausing Ready", true),
+            ("Paused Failed Ready", true),
+            ("Paused Paused", false),
+            ("Running Running Ready", false),
+            ("Stopped Pausing Ready", false),
+        ] {
+            assert_eq!(is_pausing(&entry(row)), expected, "{row}");
+        }
+        let mut again = entry("Paused Paused");
+        again.generation = 3;
+        again.status.observed_generation = Some(1);
+        assert!(is_pausing(&again));
     }
 
     #[test]

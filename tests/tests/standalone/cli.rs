@@ -1,11 +1,17 @@
 //! The command `sandbox` as a process of its own, with the environment of `. .state/env`.
 
+mod commands;
 mod copies;
+mod ends;
+mod examples;
 mod first_minutes;
 mod logs;
 mod ports;
+mod progress;
+mod scripted;
 mod states;
 mod terminals;
+mod usage;
 
 use std::process::{Command, Output, Stdio};
 
@@ -56,6 +62,18 @@ impl Cli {
             output.status
         );
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a line of bash that calls `sandbox`; its output and its errors.
+    fn shell(&self, line: &str) -> (String, String) {
+        let program = binary("sandbox");
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", program.parent().unwrap().display());
+        let mut command = self.fixture.standalone.command("bash");
+        let command = command.args(["-uc", line]).env("PATH", path);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
     }
 
     /// Error text of a call that the tool cannot carry out.

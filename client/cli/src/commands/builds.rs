@@ -140,9 +140,8 @@ fn table(builds: &[ListedBuild], is_wide: bool) -> Table {
 }
 
 async fn wait(client: &Client, id: &str) -> Result<u8, Failure> {
-    let line = progress::Line::waiting("building");
-    let build = client.wait_build(id, &mut |step| line.step(step)).await?;
-    drop(line);
+    progress::waiting("building");
+    let build = client.wait_build(id, &mut progress::step).await?;
     if build.status == "SUCCESS" {
         print(escape(&build.image) + "\n")?;
         return Ok(0);

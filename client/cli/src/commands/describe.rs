@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use client::{Client, PersistedState, RuntimeInfo, ServerInfo};
 use jiff::Timestamp;
 
+use super::top;
 use crate::failure::Failure;
 use crate::names;
 use crate::output::{Format, document, print};
@@ -95,10 +96,11 @@ fn text(info: &RuntimeInfo, server: Option<&ServerInfo>, now: Timestamp) -> Stri
             duration(server.uptime),
             duration(server.idle_time)
         );
-        line(
-            "Server",
-            &format!("{times}, {} of memory", bytes(server.resources.memory.rss)),
-        );
+        line("Server", &times);
+        if let Some(usage) = &server.sandbox {
+            line("Memory", &top::memory(usage));
+            line("Disk", &top::disk(usage));
+        }
         for (name, state) in &server.plugins {
             line("Plugin", &format!("{name}: {state}"));
         }

@@ -89,9 +89,8 @@ async fn request(client: &Client, args: &Args) -> Result<StartRequest, Failure> 
 
 /// Starts and waits, until a signal.
 async fn start(client: &Client, request: &StartRequest) -> Result<Sandbox, Failure> {
-    let line = progress::Line::waiting("starting");
     let mut signals = Signals::new()?;
-    let mut report = |step: &client::Progress| line.step(step);
+    let mut report = progress::step;
     tokio::select! {
         started = client.start_and_wait(request, &mut report) => Ok(started?),
         signal = signals.ended() => Err(Failure::Interrupted(signal)),

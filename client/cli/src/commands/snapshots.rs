@@ -101,7 +101,7 @@ async fn create(client: &Client, args: &CreateArgs) -> Result<(), Failure> {
 }
 
 async fn wait(client: &Client, snapshot: Snapshot) -> Result<Snapshot, Failure> {
-    let _line = progress::Line::waiting("saving the state");
+    progress::waiting("saving the state");
     Ok(client.wait_snapshot(snapshot).await?)
 }
 
@@ -156,10 +156,8 @@ pub(crate) async fn fork(client: &Client, args: ForkArgs) -> Result<(), Failure>
         environment: exec::environment(&args.env)?,
     };
     for info in client.fork(&id, &request).await? {
-        let line = progress::Line::waiting("starting");
         let name = escape(&info.session_id);
-        client.wait_ready(info, &mut |step| line.step(step)).await?;
-        drop(line);
+        client.wait_ready(info, &mut progress::step).await?;
         print(name + "\n")?;
     }
     Ok(())

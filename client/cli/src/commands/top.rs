@@ -1,9 +1,11 @@
 //! `sandbox top`.
 
-use client::{Client, RuntimeInfo, ServerInfo};
+use std::time::Duration;
+
+use client::{Client, RuntimeInfo, SandboxUsage, ServerInfo};
 use futures::StreamExt as _;
 use futures::stream;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::names;
@@ -13,6 +15,8 @@ use crate::text::{bytes, duration};
 
 /// Sandboxes that are asked at once.
 const CONCURRENCY: usize = 8;
+/// Time between two readings of the CPU time.
+const READING_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -24,59 +28,103 @@ pub(crate) struct Args {
     output: Option<Format>,
 }
 
+/// Figures of one sandbox.
+#[derive(Debug)]
+struct Measured {
+    info: RuntimeInfo,
+    /// `None` for one that pauses meanwhile, or has another server.
+    server: Option<ServerInfo>,
+    cores: Option<f64>,
+}
+
 pub(crate) async fn run(client: &Client, args: &Args) -> Result<(), Failure> {
-    let runtimes = runtimes(client, &args.names).await?;
-    let infos: Vec<(RuntimeInfo, Option<ServerInfo>)> = stream::iter(runtimes)
-        .map(|info| async {
-            // One that pauses meanwhile, or has another server, is shown without figures.
-            let server = client.sandbox(info.clone()).server_info().await.ok();
-            (info, server)
-        })
+    let measured = measure(client, runtimes(client, &args.names).await?).await;
+    print(match args.output {
+        Some(format @ (Format::Json | Format::Yaml)) => {
+            let entries: Vec<_> = measured.iter().map(Measured::entry).collect();
+            document(&json!({"sandboxes": entries}), format)?
+        }
+        _ => {
+            let mut table = Table::new(&["NAME", "UP", "IDLE", "CPU", "MEMORY", "DISK", "PLUGINS"]);
+            measured.into_iter().for_each(|one| table.row(one.row()));
+            table.render()
+        }
+    })
+}
+
+/// Reads all sandboxes, and again a second later: the use of the CPU is a difference.
+async fn measure(client: &Client, runtimes: Vec<RuntimeInfo>) -> Vec<Measured> {
+    let next = tokio::time::Instant::now() + READING_INTERVAL;
+    let first = readings(client, &runtimes).await;
+    tokio::time::sleep_until(next).await;
+    let second = readings(client, &runtimes).await;
+    let pairs = runtimes.into_iter().zip(first.into_iter().zip(second));
+    let measured = pairs.map(|(info, (first, second))| Measured {
+        info,
+        cores: second
+            .as_ref()
+            .and_then(|second| second.cores_since(first.as_ref()?)),
+        server: second,
+    });
+    measured.collect()
+}
+
+async fn readings(client: &Client, runtimes: &[RuntimeInfo]) -> Vec<Option<ServerInfo>> {
+    let sandboxes: Vec<_> = runtimes
+        .iter()
+        .map(|info| client.sandbox(info.clone()))
+        .collect();
+    stream::iter(sandboxes)
+        .map(async |sandbox| sandbox.server_info().await.ok())
         .buffered(CONCURRENCY)
         .collect()
-        .await;
-    if let Some(format @ (Format::Json | Format::Yaml)) = args.output {
-        let entries: Vec<_> = infos
-            .iter()
-            .map(|(info, server)| json!({"session_id": info.session_id, "runtime_id": info.runtime_id, "server": server}))
-            .collect();
-        return print(document(&json!({"sandboxes": entries}), format)?);
+        .await
+}
+
+impl Measured {
+    fn entry(&self) -> Value {
+        json!({
+            "session_id": self.info.session_id, "runtime_id": self.info.runtime_id,
+            "cpu_cores": self.cores, "server": self.server,
+        })
     }
-    let mut table = Table::new(&["NAME", "UP", "IDLE", "CPU", "MEMORY", "DISK", "PLUGINS"]);
-    for (info, server) in infos {
-        let Some(server) = server else {
-            table.row([
-                info.session_id,
-                "-".into(),
-                "-".into(),
-                "-".into(),
-                "-".into(),
-                "-".into(),
-                "-".into(),
-            ]);
-            continue;
-        };
-        let resources = server.resources;
+
+    fn row(self) -> [String; 7] {
+        let unknown = || "-".to_owned();
+        let server = self.server.as_ref();
+        let usage = server.and_then(|server| server.sandbox.as_ref());
         let plugins: Vec<_> = server
-            .plugins
             .iter()
+            .flat_map(|server| &server.plugins)
             .map(|(name, state)| format!("{name}={state}"))
             .collect();
-        table.row([
-            info.session_id,
-            duration(server.uptime),
-            duration(server.idle_time),
-            format!("{:.1}%", resources.cpu_percent),
-            bytes(resources.memory.rss),
-            format!(
-                "{} of {}",
-                bytes(resources.disk.used),
-                bytes(resources.disk.total)
-            ),
+        [
+            self.info.session_id,
+            server.map_or_else(unknown, |server| duration(server.uptime)),
+            server.map_or_else(unknown, |server| duration(server.idle_time)),
+            self.cores.map_or_else(unknown, percent),
+            usage.map_or_else(unknown, memory),
+            usage.map_or_else(unknown, disk),
             plugins.join(" "),
-        ]);
+        ]
     }
-    print(table.render())
+}
+
+/// Percent of one core.
+fn percent(cores: f64) -> String {
+    format!("{:.0}%", 100.0 * cores)
+}
+
+pub(super) fn memory(usage: &SandboxUsage) -> String {
+    let used = bytes(usage.memory.used);
+    match usage.memory.limit {
+        Some(limit) => format!("{used} of {}", bytes(limit)),
+        None => used,
+    }
+}
+
+pub(super) fn disk(usage: &SandboxUsage) -> String {
+    format!("{} of {}", bytes(usage.disk.used), bytes(usage.disk.total))
 }
 
 async fn runtimes(client: &Client, names: &[String]) -> Result<Vec<RuntimeInfo>, Failure> {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::resources::{has_pod, requests};
-use crate::runtime_status::{RuntimeStatus, derive, is_running};
+use crate::runtime_status::{RuntimeStatus, derive, is_pausing, is_running};
 use shared::index::Entry;
 use shared::keys::Keys;
 use shared::urls::Urls;
@@ -43,6 +43,9 @@ pub(super) struct RuntimeInfo {
     pub(super) status_detail: Option<String>,
     /// URLs of applications in the sandbox, with their port.
     pub(super) work_hosts: BTreeMap<String, u16>,
+    /// True until a pause is complete: the state is being saved, or the Pod ends. Absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) pausing: bool,
     /// State that the last pause kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) persisted: Option<PersistedState>,
@@ -179,6 +182,7 @@ impl Api {
             pod_status: state.pod,
             status_detail: state.detail,
             work_hosts: self.work_hosts(entry),
+            pausing: is_pausing(entry),
             persisted: entry.status.persisted.as_ref().map(PersistedState::of),
             restored: entry.status.restored.as_ref().map(RestoredState::of),
             incarnation: entry.status.incarnation,

@@ -79,7 +79,7 @@ fn pipes_carry_all_bytes_and_signals_are_exit_codes() {
 }
 
 /// Reads from a terminal until a text has come.
-async fn read_until(pty: &mut pty_process::Pty, text: &str) -> String {
+pub(super) async fn read_until(pty: &mut pty_process::Pty, text: &str) -> String {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
     loop {

@@ -23,8 +23,9 @@ pub(super) async fn copy(sandbox: &Sandbox, source: &Path, target: &str) -> Resu
     let is_tree = std::fs::metadata(source).map_err(unreadable)?.is_dir();
     let name = name(source)?;
     let size = pack::size(source).map_err(unreadable)?;
+    let existing = remote::probe(sandbox, target).await?;
     let line = progress::Line::bytes("copying", Some(size));
-    let Some(existing) = remote::probe(sandbox, target).await? else {
+    let Some(existing) = existing else {
         return upload(sandbox, source, target, name.as_deref(), &line).await;
     };
     let place = place(target, existing, name.as_deref(), is_tree)?;

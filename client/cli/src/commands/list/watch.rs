@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{Format, hint, print};
+use crate::progress;
 use crate::text::{escape, escape_json};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -32,6 +33,8 @@ pub(super) async fn run(client: &Client, format: Option<Format>) -> Result<(), F
             "--watch has the formats wide and json".into(),
         ));
     }
+    // Without a change there is nothing to wait for.
+    progress::clear();
     let mut changes = Changes {
         format,
         shown: BTreeMap::new(),

@@ -1,0 +1,107 @@
+//! Shells and streams, and how they end: by an exit code, a closed output or Ctrl-C.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use client::{Client, Settings};
+use pty_process::{Pty, Size};
+use serde_json::json;
+use tests::binaries::binary;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Child;
+
+use super::Cli;
+use super::terminals::read_until;
+use crate::fixture::fixture_with;
+
+impl Cli {
+    /// Runs the command on a terminal.
+    fn on_terminal(&self, args: &[&str]) -> (Pty, Child) {
+        let (pty, pts) = pty_process::open().unwrap();
+        pty.resize(Size::new(30, 120)).unwrap();
+        let child = pty_process::Command::new(binary("sandbox"))
+            .args(args)
+            .envs(&self.fixture.standalone.env)
+            .spawn(pts)
+            .unwrap();
+        (pty, child)
+    }
+}
+
+#[tokio::test]
+async fn shell_reads_keys_and_passes_its_exit_code() {
+    let Some(cli) = Cli::with_sandbox("shell") else {
+        return;
+    };
+    let (mut pty, mut child) = cli.on_terminal(&["shell", "shell"]);
+    // The prompt: keys that are typed before a shell reads its terminal can be lost.
+    read_until(&mut pty, "").await;
+    pty.write_all(b"echo shell-$((40 + 2))\n").await.unwrap();
+    read_until(&mut pty, "shell-42").await;
+    pty.write_all(b"exit 7\n").await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(7));
+}
+
+#[tokio::test]
+async fn agent_is_watched_as_it_works() {
+    let Some(cli) = Cli::with_sandbox("agent") else {
+        return;
+    };
+    let mut watched = cli.command(&["attach", "agent", "agent"]);
+    let mut watched = watched
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watched.stdout.take().unwrap()).lines();
+    let client = Client::new(Settings::new(cli.fixture.api(), cli.fixture.key()).unwrap());
+    let client = client.unwrap();
+    let info = client.session("agent").await.unwrap().unwrap();
+    client
+        .sandbox(info)
+        .run("echo seen-$((40 + 2))")
+        .await
+        .unwrap();
+    assert!(lines.any(|line| line.unwrap().contains("seen-42")));
+    watched.kill().unwrap();
+    watched.wait().unwrap();
+}
+
+#[tokio::test]
+async fn closed_output_ends_programs_and_logs_quietly() {
+    let Some(cli) = Cli::with_sandbox("closed") else {
+        return;
+    };
+    let (output, errors) =
+        cli.shell("sandbox exec closed -- yes | head -n 1; echo ${PIPESTATUS[0]}");
+    assert_eq!((output.as_str(), errors.as_str()), ("y\n141\n", ""));
+    let command = "while echo line; do sleep 0.01; done";
+    let start = json!({"session_id": "chatty", "image": "host", "command": ["sh", "-c", command]});
+    assert_eq!(cli.fixture.post("start", &start).await.0, 201);
+    let (output, errors) = cli.shell("sandbox logs chatty -f | head -n 1; echo ${PIPESTATUS[0]}");
+    assert_eq!((output.as_str(), errors.as_str()), ("line\n141\n", ""));
+}
+
+#[tokio::test]
+async fn interrupted_start_leaves_nothing() {
+    // A registry that never answers: the start lasts until it is interrupted.
+    let registry = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = registry.local_addr().unwrap().to_string();
+    let Some(fixture) = fixture_with(&["--insecure-registries", &host]) else {
+        return;
+    };
+    let cli = Cli { fixture };
+    let image = format!("{host}/app:1");
+    let run = ["run", "--rm", "--name", "cut", &image, "--", "true"];
+    let (mut pty, mut child) = cli.on_terminal(&run);
+    read_until(&mut pty, "STARTING_RUNTIME").await;
+    assert_eq!(cli.succeeds(&["list", "-o", "name"]), "cut\n");
+    pty.write_all(&[3]).await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(130));
+    assert_eq!(cli.succeeds(&["list", "-o", "name"]), "");
+    assert!(
+        cli.fails(&["describe", "cut"])
+            .contains("no sandbox is called cut")
+    );
+}
