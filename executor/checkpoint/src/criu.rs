@@ -28,7 +28,7 @@ use crate::error::{CheckpointError, FailureReason};
 use crate::options::{DumpOptions, DumpReport, Limits, RestoreOptions, Restored};
 use crate::process_tree::{ProcessTree, exists, is_own_child};
 
-/// Time in which process 1 reaps what is left of a failed restore, so that another can follow.
+/// Time in which what is left of a failed restore ends, so that another can follow.
 const REAP_GRACE: Duration = Duration::from_millis(500);
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -50,6 +50,9 @@ impl Criu {
     ) -> Result<DumpReport, CheckpointError> {
         let start = monotonic_now();
         let tree = ProcessTree::read(root).ok_or(FailureReason::ProcessMissing)?;
+        if tree.is_traced() {
+            return Err(FailureReason::Traced.into());
+        }
         let (lowest_pid, highest_pid) = tree.pid_range();
         let mut manifest = Manifest {
             root_pid: root,
@@ -248,19 +251,24 @@ fn missing_descriptor(manifest: &Manifest, given: &[(String, OwnedFd)]) -> Optio
     missing.next().cloned()
 }
 
-/// Ends processes that a killed CRIU left behind and reaps the root, a child of this process. The
-/// others become children of process 1, which reaps them.
+/// Ends and reaps processes that a killed CRIU left behind: the root, a child of this process, and
+/// those that become its children if it is process 1. One that hangs in a system call ends later,
+/// without another instruction.
 fn kill_remains(manifest: &Manifest) {
-    let root = manifest.root_pid;
-    if is_own_child(root)
-        && let Some(tree) = ProcessTree::read(root)
+    let mut pids = manifest.pids.clone();
+    if is_own_child(manifest.root_pid)
+        && let Some(tree) = ProcessTree::read(manifest.root_pid)
     {
         tree.kill();
-        // The caller may reap all children itself.
-        let _ = waitpid(Pid::from_raw(root), WaitOptions::empty());
+        // CRIU's helpers have numbers as well.
+        pids.extend(tree.pids);
     }
     let deadline = Deadline::after(REAP_GRACE);
-    while manifest.pids.iter().any(|pid| exists(*pid)) && deadline.remaining().is_some() {
+    while pids.iter().any(|pid| exists(*pid)) && deadline.remaining().is_some() {
+        for pid in &pids {
+            // The caller may reap all children itself.
+            let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
+        }
         std::thread::sleep(REAP_INTERVAL);
     }
 }

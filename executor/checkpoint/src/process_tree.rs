@@ -58,6 +58,17 @@ impl ProcessTree {
         })
     }
 
+    /// Returns whether a debugger has attached to a process. CRIU only sees that it cannot attach.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.pids.iter().any(|pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let mut tracers = status
+                .lines()
+                .filter_map(|line| line.strip_prefix("TracerPid:"));
+            tracers.any(|tracer| tracer.trim() != "0")
+        })
+    }
+
     /// Lets processes go on that stand still now and did not when the tree was read.
     pub(crate) fn resume_stopped(&self) {
         for pid in self.pids.iter().filter(|pid| !self.stopped.contains(pid)) {

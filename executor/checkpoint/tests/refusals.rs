@@ -159,6 +159,26 @@ os.set_inheritable(watch, True)
 os.execvp(sys.argv[1], sys.argv[1:])
 ";
 
+/// Sets up a queue of `io_uring`, then becomes the tree.
+const IO_URING: &str = r"
+import ctypes, os, sys
+queue = ctypes.CDLL(None).syscall(425, 4, ctypes.create_string_buffer(120))
+assert queue > 0
+os.set_inheritable(queue, True)
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+/// Traces the rest of the tree, which ends with it.
+const TRACE: &str = r"
+import ctypes, os, sys
+os.setsid()
+child = os.fork()
+if child == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+assert ctypes.CDLL(None).ptrace(0x4206, child, 0, 0x100000) == 0
+os.waitpid(child, 0)
+";
+
 fn run_unsupported(folder: &Path) {
     let mut tree = start_tree(folder, BYTES, &["python3", "-c", SECCOMP]);
     let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
@@ -167,6 +187,20 @@ fn run_unsupported(folder: &Path) {
     let mut tree = start_tree(folder, BYTES, &["python3", "-c", WATCH]);
     let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
     assert!(matches!(error.reason, FailureReason::WatchedFiles));
+    end(tree);
+    let mut tree = start_tree(folder, BYTES, &["python3", "-c", IO_URING]);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::IoUring));
+    end(tree);
+    let nested = ["unshare", "--user", "--net"];
+    let mut tree = start_tree(folder, BYTES, &nested);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::NestedNamespaces));
+    end(tree);
+    // The last one: the innermost process of the tree outlives its tracer.
+    let mut tree = start_tree(folder, BYTES, &["python3", "-c", TRACE]);
+    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
+    assert!(matches!(error.reason, FailureReason::Traced));
     end(tree);
 }
 

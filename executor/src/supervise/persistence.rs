@@ -4,6 +4,7 @@
 mod archive;
 mod deadline;
 mod error;
+mod format;
 mod memory;
 mod mounts;
 mod overlay;
@@ -18,15 +19,16 @@ use std::time::Duration;
 
 use crds::contract::path::CHANGES_DIR;
 use crds::contract::persistence::{
-    KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, StateAccess,
+    KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, SaveLimits,
+    StateAccess,
 };
 use futures::future::OptionFuture;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, timeout_at};
 
 use self::archive::ArchiveRoot;
 use self::error::StateError;
@@ -92,7 +94,7 @@ impl VisibleStore {
 enum RootState {
     /// Nothing is kept, or the node keeps it.
     Unmanaged(KeptState),
-    Overlay(OverlayRoot),
+    Overlay(Arc<OverlayRoot>),
     Archive(Arc<ArchiveRoot>),
 }
 
@@ -226,16 +228,16 @@ impl Persistence {
         if let Some(access) = access {
             self.access = access.clone();
         }
-        let mut restored = match &mut self.root {
+        let access = self.access.clone();
+        let mut restored = match &self.root {
             RootState::Unmanaged(kept) => kept.clone(),
-            RootState::Overlay(root) => root.restore(&self.access),
+            RootState::Overlay(root) => {
+                let root = root.clone();
+                or_reason(spawn_blocking(move || root.restore(&access))).await
+            }
             RootState::Archive(root) => {
-                let (root, access) = (Arc::clone(root), self.access.clone());
-                let restoring = spawn_blocking(move || root.restore(&access, pod.limits));
-                restoring.await.unwrap_or_else(|error| KeptState {
-                    reason: Some(error.to_string()),
-                    ..KeptState::of(PersistenceLevel::Workspace)
-                })
+                let root = root.clone();
+                or_reason(spawn_blocking(move || root.restore(&access, pod.limits))).await
             }
         };
         restored.reason = restored.reason.map(bounded);
@@ -257,21 +259,28 @@ impl Persistence {
         };
         let access = self.access_to(image);
         let limits = pod.limits;
+        let limit = Duration::from_secs(limits.seconds).saturating_add(HANG_GRACE);
+        let end = Instant::now() + limit;
         let saved = match &self.root {
             RootState::Unmanaged(_) if pod.root == RootMechanism::Node => {
                 Ok(KeptState::of(PersistenceLevel::Root))
             }
             RootState::Unmanaged(kept) => Ok(kept.clone()),
-            RootState::Overlay(root) => root.save(&access.image, limits),
-            RootState::Archive(root) => {
-                let root = Arc::clone(root);
-                let saving = spawn_blocking(move || root.save(&access, limits));
-                let limit = Duration::from_secs(limits.seconds).saturating_add(HANG_GRACE);
-                match timeout(limit, saving).await {
-                    Ok(Ok(saved)) => saved,
-                    Ok(Err(error)) => Err(StateError::io("save the root")(error)),
-                    Err(_) => Err(StateError::Time(limits.seconds)),
+            RootState::Overlay(root) => {
+                let root = root.clone();
+                let saving = spawn_blocking(move || root.save(&access.image, limits));
+                match until(end, limits, saving).await {
+                    Err(StateError::Time(limit)) => Ok(KeptState {
+                        reason: Some(StateError::NotSynced(limit).to_string()),
+                        ..KeptState::of(PersistenceLevel::Root)
+                    }),
+                    saved => saved,
                 }
+            }
+            RootState::Archive(root) => {
+                let root = root.clone();
+                let saving = spawn_blocking(move || root.save(&access, limits));
+                until(end, limits, saving).await
             }
         };
         let mut kept = saved.unwrap_or_else(|error| KeptState {
@@ -280,7 +289,7 @@ impl Persistence {
         });
         // A command that ends by itself leaves no processes.
         if image.is_some() || processes.is_some() {
-            kept = self.keep_processes(processes, kept).await;
+            kept = self.keep_processes(processes, kept, end).await;
         }
         kept.reason = kept.reason.map(bounded);
         kept
@@ -296,6 +305,27 @@ impl Persistence {
     }
 }
 
+/// Result of a restore; the reason if its thread has failed.
+async fn or_reason(restoring: JoinHandle<KeptState>) -> KeptState {
+    restoring.await.unwrap_or_else(|error| KeptState {
+        reason: Some(error.to_string()),
+        ..KeptState::of(PersistenceLevel::Workspace)
+    })
+}
+
+/// Result of a part of a save. One that hangs in a system call goes on unattended.
+async fn until<T>(
+    end: Instant,
+    limits: SaveLimits,
+    saving: JoinHandle<Result<T, StateError>>,
+) -> Result<T, StateError> {
+    match timeout_at(end, saving).await {
+        Ok(Ok(saved)) => saved,
+        Ok(Err(error)) => Err(StateError::io("save the state")(error)),
+        Err(_) => Err(StateError::Time(limits.seconds)),
+    }
+}
+
 fn prepare(
     mechanism: RootMechanism,
     directories: StateDirectories,
@@ -306,10 +336,8 @@ fn prepare(
     }
     let store = Store::open(&directories.store).map_err(failed("open the store"))?;
     if mechanism == RootMechanism::Overlay {
-        return Ok(RootState::Overlay(OverlayRoot::prepare(
-            store,
-            directories.store,
-        )?));
+        let root = OverlayRoot::prepare(store, directories.store)?;
+        return Ok(RootState::Overlay(Arc::new(root)));
     }
     let private = [&*directories.store, &*directories.init];
     let root = ArchiveRoot::prepare(store, Path::new("/"), &private)?;
@@ -343,4 +371,23 @@ fn joined(reason: String, earlier: Option<String>) -> String {
 fn bounded(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
     reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn hung_part_of_a_save_is_left_behind() {
+        let limits = SaveLimits {
+            bytes: 0,
+            files: 0,
+            seconds: 7,
+        };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let hung = spawn_blocking(move || Ok(receiver.recv().is_ok()));
+        let saved = until(Instant::now(), limits, hung).await;
+        assert!(matches!(saved, Err(StateError::Time(7))));
+        sender.send(()).unwrap();
+    }
 }

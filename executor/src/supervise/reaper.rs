@@ -2,9 +2,15 @@
 //! started through tokio, whose reaping would compete with this one.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::time::Instant;
+
+/// Time in which killed processes end.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+const KILL_INTERVAL: Duration = Duration::from_millis(1);
 
 const FORWARDED: [(Signal, SignalKind); 6] = [
     (Signal::TERM, SignalKind::terminate()),
@@ -87,20 +93,24 @@ pub(super) fn kill_all() {
 }
 
 /// Kills and reaps the remaining processes. Their orphans become children of this process, so it
-/// repeats until there are no children.
+/// repeats until there are no children. One that hangs in a system call is given up: it ends later,
+/// without another instruction.
 pub(super) fn kill_all_children() {
+    let end = Instant::now() + KILL_GRACE;
     loop {
-        let children = children();
-        if children.is_empty() {
-            return;
-        }
-        for pid in children {
+        for pid in children() {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
-        match rustix::process::wait(WaitOptions::empty()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
+        reap(None);
+        let left = children().len();
+        if left == 0 {
+            return;
         }
+        if Instant::now() >= end {
+            tracing::error!(left, "killed processes do not end");
+            return;
+        }
+        std::thread::sleep(KILL_INTERVAL);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Level `Memory`: processes of a command go on under the supervisor of another container.
 
+mod crashes;
+
 use std::fs;
 use std::path::Path;
 
@@ -98,7 +100,7 @@ fn processes_go_on_once_in_another_container() {
     assert_ne!(container.line(), format!("up {number}"));
     let reason = container.restored()["reason"].as_str().unwrap().to_owned();
     assert!(
-        reason.ends_with("they went on before, and do so once only"),
+        reason.ends_with("an earlier start has used them, and they go on once only"),
         "{reason}"
     );
 }
@@ -183,6 +185,53 @@ fn processes_do_not_go_on_in_other_surroundings() {
     fs::write(&path, meta.replacen('{', "{ ", 1)).unwrap();
     let reason = refused(&volumes, &counter(&volumes), &number);
     assert!(reason.contains("cannot be read"), "{reason}");
+}
+
+#[test]
+fn processes_of_a_newer_format_are_set_aside_and_never_go_on() {
+    let test = "processes_of_a_newer_format_are_set_aside_and_never_go_on";
+    let Some(volumes) = Volumes::new(test) else {
+        return;
+    };
+    let renumber = |folder: &str, from: &str, to: &str| {
+        let path = volumes.store().join("root").join(folder).join("meta.json");
+        let meta = fs::read_to_string(&path).unwrap();
+        assert!(meta.contains(from), "{meta}");
+        fs::write(&path, meta.replace(from, to)).unwrap();
+    };
+    let (known, newer) = (r#""version":1"#, r#""version":2"#);
+    let aside = volumes.store().join("root/memory.newer");
+    let number = saved_counter(&volumes);
+    renumber("memory", known, newer);
+    let expected = "they have version 2, which this supervisor does not read: they are set aside, \
+                    and never go on";
+    assert_eq!(refused(&volumes, &counter(&volumes), &number), expected);
+    // Saves and starts of this supervisor leave them.
+    let second = saved_counter(&volumes);
+    assert!(aside.join("archive").exists());
+    let mut container = volumes.run(&counter(&volumes));
+    assert_eq!(ask(&volumes, &mut container), format!("{second} 2"));
+    container.kill();
+    let mut container = volumes.run_at(PersistenceLevel::Root, &counter(&volumes));
+    container.line();
+    container.kill();
+    assert!(aside.join("archive").exists());
+    // They are marked, even if they were put back.
+    renumber("memory.newer", newer, known);
+    let _ = fs::remove_dir_all(volumes.saved(""));
+    fs::rename(&aside, volumes.saved("")).unwrap();
+    let reason = refused(&volumes, &counter(&volumes), &number);
+    assert_eq!(
+        reason,
+        "an earlier start has used them, and they go on once only"
+    );
+    // A start at a lower level leaves them, too.
+    saved_counter(&volumes);
+    renumber("memory", known, newer);
+    let mut container = volumes.run_at(PersistenceLevel::Root, &counter(&volumes));
+    container.line();
+    container.kill();
+    assert!(aside.join("archive").exists() && aside.join("used").exists());
 }
 
 #[test]

@@ -98,6 +98,61 @@ fn overlay_keeps_the_root_and_hides_the_store() {
 }
 
 #[test]
+fn newer_format_is_set_aside_and_used_again_if_nothing_was_kept_since() {
+    let test = "newer_format_is_set_aside_and_used_again_if_nothing_was_kept_since";
+    let Some(volume) = Volume::new(test) else {
+        return;
+    };
+    let renumber = |name: &str, version: u32| {
+        let path = volume.path(name).join("meta.json");
+        let meta = fs::read(&path).unwrap();
+        let mut meta: serde_json::Value = serde_json::from_slice(&meta).unwrap();
+        meta["version"] = version.into();
+        // Other fields may have changed, too.
+        meta["level"] = if version == 1 { "Root" } else { "Other" }.into();
+        fs::write(&path, meta.to_string()).unwrap();
+    };
+    let roots: [TempDir; 4] = std::array::from_fn(|_| Volume::root());
+    let run = |root: usize, script: &str| {
+        let process = volume.supervise(&roots[root], Overlay);
+        start(&process, &shell(script));
+        process
+    };
+    let script = "cat /etc/new 2>/dev/null; echo $0 > /etc/new; echo end; exec sleep 1000";
+    let write = |text: &str| script.replace("$0", text);
+    let mut process = run(0, &write("first"));
+    assert_eq!(process.line(), "end");
+    kept(&save(&process));
+    end(process);
+    renumber("overlay", 2);
+    let mut process = run(1, &write("second"));
+    assert_eq!(process.line(), "end");
+    let reason = restored(&process)["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("version 2") && reason.contains("set aside"));
+    assert_eq!(kept(&save(&process))["level"], "Root");
+    end(process);
+    assert!(volume.path("overlay.newer/u/etc/new").exists());
+    // A supervisor that knows the format, after an older one has kept files.
+    renumber("overlay.newer", 1);
+    let mut process = run(2, &write("third"));
+    for line in ["second", "end"] {
+        assert_eq!(process.line(), line);
+    }
+    kept(&save(&process));
+    end(process);
+    assert!(volume.path("overlay.newer/u/etc/new").exists());
+    // Without those files.
+    fs::remove_dir_all(volume.path("overlay")).unwrap();
+    let mut process = run(3, &write("fourth"));
+    for line in ["first", "end"] {
+        assert_eq!(process.line(), line);
+    }
+    assert_eq!(restored(&process), serde_json::json!({"level": "Root"}));
+    assert!(!volume.path("overlay.newer").exists());
+    kill(process);
+}
+
+#[test]
 fn command_lacks_the_privileges_of_the_supervisor() {
     let test = "command_lacks_the_privileges_of_the_supervisor";
     let Some(volume) = Volume::new(test) else {

@@ -32,6 +32,8 @@ type KnownMessage = (&'static [&'static str], fn() -> FailureReason);
 const REASONS: &[KnownMessage] = &[
     (&["seccomp"], || FailureReason::SeccompFilter),
     (&["io_uring"], || FailureReason::IoUring),
+    // Only these files cannot be passed on: "invalid argument".
+    (&["send_fds failed (-22)"], || FailureReason::IoUring),
     (&["can't dump that handle"], || FailureReason::WatchedFiles),
     (&["inotify"], || FailureReason::WatchedFiles),
     (&["fanotify"], || FailureReason::WatchedFiles),
@@ -42,6 +44,10 @@ const REASONS: &[KnownMessage] = &[
     (&["namespace", "not supported"], || {
         FailureReason::NestedNamespaces
     }),
+    (&["namespaces", "target user namespace"], || {
+        FailureReason::NestedNamespaces
+    }),
+    (&["can't setns"], || FailureReason::NestedNamespaces),
     (&["external socket"], || FailureReason::OutsideSocket),
     (&["without peer"], || FailureReason::OutsideSocket),
     (&["unreachable peer"], || FailureReason::OutsideSocket),
@@ -116,6 +122,17 @@ mod tests {
         assert!(matches!(reason_of(log), FailureReason::FileChanged));
         let log = "Error (criu/cr-restore.c:1): Can't fork for 1029: File exists";
         assert!(matches!(reason_of(log), FailureReason::PidInUse));
+        let log = "pie: 2: Error (criu/pie/parasite.c:588): send_fds failed (-22)\n\
+                   Error (criu/parasite-syscall.c:280): Can't retrieve FDs from socket\n";
+        assert!(matches!(reason_of(log), FailureReason::IoUring));
+        for log in [
+            "Error (criu/namespaces.c:258): Can't setns 8/net: Operation not permitted",
+            "Error (criu/namespaces.c:460): Can't dump nested user namespace for 4",
+            "Error (criu/namespaces.c:997): One or more namespaces doesn't belong to the target \
+             user namespace",
+        ] {
+            assert!(matches!(reason_of(log), FailureReason::NestedNamespaces));
+        }
         let log = "Warn  seccomp\n(00.01) Error: x\n(00.02) Error: y\n";
         assert!(matches!(reason_of(log), FailureReason::Unknown(error) if error == "Error: x"));
         assert!(matches!(reason_of("Warn  x\n"), FailureReason::Criu));

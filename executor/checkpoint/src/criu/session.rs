@@ -12,6 +12,7 @@ use std::time::Duration;
 use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags,
     SocketType, recvmsg, send, socketpair,
@@ -31,6 +32,8 @@ pub(super) const FIRST_INHERITED: i32 = 10;
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// Time in which CRIU undoes its work after a failure, before it is killed.
 const UNDO_GRACE: Duration = Duration::from_secs(2);
+/// Time in which a killed CRIU ends.
+const KILL_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct Session {
     child: Child,
@@ -187,7 +190,12 @@ impl Session {
         }
         // CRIU closes the socket as its last step. One that has not ended by now hangs.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        // One that hangs in a system call ends later, without another instruction. Process 1 reaps
+        // it.
+        let mut end = [PollFd::new(&self.exit, PollFlags::IN)];
+        if retry_on_intr(|| poll(&mut end, Some(&to_timespec(KILL_GRACE)))) == Ok(1) {
+            let _ = self.child.wait();
+        }
         self.read_log();
         (self.log, self.received)
     }

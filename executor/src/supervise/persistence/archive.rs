@@ -18,7 +18,7 @@ mod upper;
 mod walk;
 
 use std::fs::File;
-use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom};
 use std::path::Path;
 
 use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits, StateAccess};
@@ -33,13 +33,15 @@ use self::seal::{Opener, Sealer, StateKey};
 use self::walk::Tree;
 use super::deadline::Deadline;
 use super::error::StateError;
-use super::image_change;
 use super::store::Store;
+use super::{format, image_change};
 
 const ARCHIVE: &str = "archive";
 const TEMPORARY: &str = "archive.new";
 /// Archive of another image, until the next save.
 const PREVIOUS: &str = "archive.previous";
+/// Archive of a format that an older supervisor did not know. No save removes it.
+const NEWER: &str = "archive.newer";
 /// Archive that could not be restored.
 const REFUSED: &str = "archive.refused";
 
@@ -59,12 +61,14 @@ impl ArchiveRoot {
     ) -> Result<Self, StateError> {
         let tree = Tree::open(root, private)?;
         let list = FileList::create(&store, &tree)?;
-        Ok(Self { store, tree, list })
+        let root = Self { store, tree, list };
+        root.take_back().map_err(StateError::io("read the store"))?;
+        Ok(root)
     }
 
     /// Removes all archives.
     pub(super) fn discard(&self) -> Result<(), StateError> {
-        for name in [ARCHIVE, TEMPORARY, PREVIOUS, REFUSED] {
+        for name in [ARCHIVE, TEMPORARY, PREVIOUS, NEWER, REFUSED] {
             let removed = self.store.remove(name);
             removed.map_err(StateError::io("remove an archive"))?;
         }
@@ -97,17 +101,39 @@ impl ArchiveRoot {
         })
     }
 
+    /// Brings an archive back that an older supervisor has set aside, if this one knows its format
+    /// and no other was saved since.
+    fn take_back(&self) -> io::Result<()> {
+        if !self.has_state() && matches!(self.open(NEWER), Ok(Some(_))) {
+            self.store.rename(NEWER, ARCHIVE)?;
+        }
+        Ok(())
+    }
+
+    /// Sets archives aside whose format is not known, in place of an earlier one. Returns the reason.
+    fn set_aside_newer(&self) -> io::Result<Option<String>> {
+        let mut reason = None;
+        for name in [PREVIOUS, ARCHIVE] {
+            if let Err(StateError::Version(version)) = self.open(name) {
+                self.store.rename(name, NEWER)?;
+                reason = Some(format::newer(version));
+            }
+        }
+        Ok(reason)
+    }
+
     /// Makes the archive of the image the present one. Returns the reason why the present one does
     /// not fit and is set aside.
     fn select(&self, access: &StateAccess) -> Result<Option<String>, StateError> {
         let failed = StateError::io::<std::io::Error>;
+        let newer = self.set_aside_newer();
+        let newer = newer.map_err(failed("move the archive"))?;
         let fits =
             |header: &ArchiveHeader| !access.image.is_empty() && header.image == access.image;
         let obstacle = match self.open(ARCHIVE) {
             Ok(Some((_, header))) if fits(&header) => return Ok(None),
             Ok(Some((_, header))) => Some(image_change(&header.image, &access.image)),
-            Ok(None) => None,
-            Err(error @ StateError::Version(_)) => Some(error.to_string()),
+            Ok(None) => newer,
             Err(error) => return Err(error),
         };
         if matches!(self.open(PREVIOUS), Ok(Some((_, header))) if fits(&header)) {

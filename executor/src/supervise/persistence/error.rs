@@ -19,6 +19,11 @@ pub(super) enum StateError {
     WorkspaceFiles(u64),
     #[error("the save exceeds the limit of {0} s")]
     Time(u64),
+    #[error(
+        "the changed files are on the volume, which has not confirmed within {0} s that they are \
+         written"
+    )]
+    NotSynced(u64),
     #[error("a pause or the end of the Pod came before")]
     Interrupted,
     #[error("the saved state is damaged: {0}")]

@@ -2,6 +2,7 @@
 //! next start uses it or discards it, so that no state ever runs twice.
 
 mod meta;
+mod newer;
 mod shared_files;
 
 use std::io::{self, Write as _};
@@ -32,7 +33,7 @@ const ARCHIVE: &str = "archive";
 const META: &str = "meta.json";
 const TEMPORARY: &str = "meta.json.new";
 const MAX_META_BYTES: u64 = 64 << 10;
-/// Marks an archive whose processes went on.
+/// Marks an archive whose processes went on, or are not to.
 const USED: &str = "used";
 
 /// Numbers up to this one are for the supervisor and CRIU, so that they do not take those of a
@@ -48,12 +49,14 @@ pub(super) struct MemoryStore {
     shared_files: Option<SharedFiles>,
     criu: Criu,
     limits: SaveLimits,
+    /// Version of processes that this Pod has found and set aside.
+    newer: Option<u32>,
 }
 
 /// Archive of processes that have ended. It counts once it is committed.
 #[derive(Debug)]
 pub(in crate::supervise) struct SavedProcesses {
-    pub(super) bytes: u64,
+    bytes: u64,
     meta: Vec<u8>,
 }
 
@@ -61,8 +64,15 @@ pub(in crate::supervise) struct SavedProcesses {
 pub(super) enum MemoryError {
     #[error("they were not saved")]
     Missing,
-    #[error("they went on before, and do so once only")]
+    #[error("an earlier start has used them, and they go on once only")]
     Used,
+    #[error(
+        "they have version {0}, which this supervisor does not read: they are set aside, and never \
+         go on"
+    )]
+    Newer(u32),
+    #[error("the files that they use were not restored")]
+    Files,
     #[error("{0}")]
     Obstacle(String),
     #[error(transparent)]
@@ -98,7 +108,9 @@ pub(super) fn has_copy(snapshot: &Store) -> bool {
 /// Removes what an earlier Pod saved, for one of a lower level: its files change without the
 /// processes. `store` is the mount point.
 pub(super) fn remove(store: &Path) -> io::Result<()> {
-    Store::open(store)?.remove(FOLDER)
+    let store = Store::open(store)?;
+    newer::set_aside(&store)?;
+    store.remove(FOLDER)
 }
 
 impl MemoryStore {
@@ -112,23 +124,26 @@ impl MemoryStore {
         if !program.is_file() {
             return Err(StateError::NoCriu);
         }
-        let folder = Store::open(store).and_then(|store| store.folder(FOLDER));
-        let folder = folder.map_err(failed("open the store"))?;
+        let store = Store::open(store).map_err(failed("open the store"))?;
+        let newer = newer::set_aside(&store);
+        let newer = newer.map_err(failed("set processes of a newer format aside"))?;
+        let folder = store.folder(FOLDER).map_err(failed("open the store"))?;
         Ok(Self {
             shared_files: SharedFiles::prepare(&folder)?,
             folder,
             criu: Criu { program, scratch },
             limits,
+            newer,
         })
     }
 
-    /// Returns whether the next start may restore processes.
+    /// Returns whether this start may restore processes.
     pub(super) fn has_archive(&self) -> bool {
         self.folder.has(META) && !self.folder.has(USED)
     }
 
     /// Removes what an earlier save left, except for the mark of its use.
-    pub(super) fn discard(&self) -> Result<(), StateError> {
+    fn discard(&self) -> Result<(), StateError> {
         // First what makes the archive valid.
         for name in [META, TEMPORARY, ARCHIVE] {
             let removed = self.folder.remove(name);
@@ -246,8 +261,20 @@ impl MemoryStore {
             .dump(dump.root.as_raw_pid(), &dump.archive, options)
     }
 
-    /// Makes an archive valid, once the files that its processes use are saved.
-    pub(super) fn commit(&self, saved: &SavedProcesses) -> Result<(), StateError> {
+    /// Makes the archive of a save valid, once the files that its processes use are saved, or
+    /// discards it with the reason of a failure. Returns its bytes.
+    pub(super) fn finish(&self, saved: Result<SavedProcesses, String>) -> Result<u64, String> {
+        let finished = saved.and_then(|saved| {
+            self.commit(&saved).map_err(|error| error.to_string())?;
+            Ok(saved.bytes)
+        });
+        if finished.is_err() {
+            self.discard_or_log();
+        }
+        finished
+    }
+
+    fn commit(&self, saved: &SavedProcesses) -> Result<(), StateError> {
         let unmarked = self.folder.remove(USED);
         unmarked.map_err(failed("remove the mark of earlier processes"))?;
         let mut file = self.folder.create(TEMPORARY);
@@ -260,24 +287,36 @@ impl MemoryStore {
         written.map_err(failed("describe the processes"))
     }
 
-    /// Lets the saved processes go on, and returns their root, a child of this process. After an
-    /// error nothing of them runs, now or later.
-    pub(super) fn restore(&self, access: &StateAccess, init: &Init) -> Result<Pid, MemoryError> {
+    /// Lets the saved processes go on, and returns their root, a child of this process. Without
+    /// their files, and after an error, nothing of them runs, now or later. `None` if there are
+    /// neither files nor processes.
+    pub(super) fn restore(
+        &self,
+        access: &StateAccess,
+        init: &Init,
+        has_files: bool,
+    ) -> Result<Option<Pid>, MemoryError> {
         let source = Source {
             folder: &self.folder,
             access,
             init,
             is_snapshot: false,
         };
-        let restored = if self.folder.has(USED) {
-            Err(MemoryError::Used)
-        } else {
-            self.restore_once(source)
+        let restored = match self.newer {
+            Some(version) => Err(MemoryError::Newer(version)),
+            None if !has_files && self.has_archive() => Err(MemoryError::Files),
+            None if !has_files => Ok(None),
+            None if self.folder.has(USED) => Err(MemoryError::Used),
+            None => self.restore_once(source).map(Some),
         };
+        self.discard_or_log();
+        restored
+    }
+
+    fn discard_or_log(&self) {
         if let Err(error) = self.discard() {
             tracing::error!(%error, "cannot discard saved processes");
         }
-        restored
     }
 
     /// Lets the processes of a snapshot go on, which stays as it is.
@@ -345,8 +384,7 @@ impl MemoryStore {
 
     /// Ends the use of the archive, before the first instruction of its processes.
     fn use_up(&self) -> io::Result<()> {
-        self.folder.create(USED)?.sync_all()?;
-        self.folder.sync()?;
+        mark(&self.folder)?;
         self.folder.remove(ARCHIVE)?;
         self.folder.sync()
     }
@@ -357,6 +395,12 @@ impl MemoryStore {
             bytes: self.limits.bytes,
         }
     }
+}
+
+/// Marks what is in a folder, durably: none of it goes on from now on.
+fn mark(folder: &Store) -> io::Result<()> {
+    folder.create(USED)?.sync_all()?;
+    folder.sync()
 }
 
 /// Reserves numbers, so that a supervisor of the next Pod does not take those of the tree.

@@ -7,6 +7,7 @@ mod usage;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits, StateAccess};
 use rustix::fd::{AsFd as _, OwnedFd};
@@ -15,13 +16,15 @@ use rustix::fs::{Gid, Mode, Uid, fchmod, fchown, stat};
 use self::meta::{OverlayMeta, VERSION};
 use self::mount::OverlayDirectories;
 use super::error::StateError;
-use super::image_change;
 use super::store::{Store, open_directory};
+use super::{format, image_change, joined};
 
 /// Directory with `u` (upper), `w` (work), `m` (mount point) and `meta.json`.
 const OVERLAY: &str = "overlay";
 /// The same of another image, until the next save.
 const PREVIOUS: &str = "overlay.previous";
+/// The same of a format that an older supervisor did not know. No save removes it.
+const NEWER: &str = "overlay.newer";
 
 /// Mounts an overlay with changes below `volume` as the root of this container, as a supervisor
 /// does.
@@ -35,27 +38,21 @@ pub(super) struct OverlayRoot {
     store: Store,
     /// Mount point of the store in the image's root.
     path: PathBuf,
-    mount: MountState,
-}
-
-#[derive(Debug)]
-enum MountState {
-    /// An earlier Pod has left changes: the image decides.
-    Undecided,
-    /// Mounted; the directory `overlay`.
-    Mounted(OwnedFd),
-    Failed(String),
+    /// The directory `overlay` once it is mounted, or the reason of a failure. Empty as long as the
+    /// changes of an earlier Pod wait for the image.
+    mounted: OnceLock<Result<OwnedFd, String>>,
 }
 
 impl OverlayRoot {
     /// Mounts an empty overlay at once. Changes of an earlier Pod wait for the image.
     pub(super) fn prepare(store: Store, path: PathBuf) -> Result<Self, StateError> {
         let failed = StateError::io::<io::Error>;
-        let mut root = Self {
+        let root = Self {
             store,
             path,
-            mount: MountState::Undecided,
+            mounted: OnceLock::new(),
         };
+        root.take_back().map_err(failed("read the store"))?;
         let has_meta = root
             .meta(OVERLAY)
             .map_err(failed("read the store"))?
@@ -71,38 +68,35 @@ impl OverlayRoot {
     }
 
     pub(super) fn has_state(&self) -> bool {
-        matches!(self.mount, MountState::Undecided)
+        self.mounted.get().is_none()
     }
 
     /// Mounts the overlay of this image, or begins a new one.
-    pub(super) fn restore(&mut self, access: &StateAccess) -> KeptState {
+    pub(super) fn restore(&self, access: &StateAccess) -> KeptState {
         let restored = self.try_restore(access);
-        restored.unwrap_or_else(|error| {
-            let reason = error.to_string();
-            self.mount = MountState::Failed(reason.clone());
-            KeptState {
-                reason: Some(reason),
-                ..KeptState::of(PersistenceLevel::Workspace)
-            }
+        restored.unwrap_or_else(|error| KeptState {
+            reason: Some(error.to_string()),
+            ..KeptState::of(PersistenceLevel::Workspace)
         })
     }
 
-    fn try_restore(&mut self, access: &StateAccess) -> Result<KeptState, StateError> {
+    fn try_restore(&self, access: &StateAccess) -> Result<KeptState, StateError> {
         let failed = StateError::io::<io::Error>;
         let mut restored = KeptState::of(PersistenceLevel::Workspace);
-        match &self.mount {
-            MountState::Failed(reason) => {
+        match self.mounted.get() {
+            Some(Err(reason)) => {
                 restored.reason = Some(reason.clone());
                 return Ok(restored);
             }
-            MountState::Mounted(_) => {}
-            MountState::Undecided => {
-                let (has_state, reason) = self.select(access).map_err(failed("read the store"))?;
+            Some(Ok(_)) => {}
+            None => {
+                let selected = self.select(access).map_err(failed("read the store"));
+                let (has_state, reason) = selected.inspect_err(|error| self.fail(error))?;
                 if has_state {
                     restored.level = PersistenceLevel::Root;
                 }
                 restored.reason = reason;
-                self.mount()?;
+                self.mount().inspect_err(|error| self.fail(error))?;
             }
         }
         self.write_meta(&access.image)
@@ -110,34 +104,61 @@ impl OverlayRoot {
         Ok(restored)
     }
 
+    /// Keeps the reason why nothing is mounted.
+    fn fail(&self, error: &StateError) {
+        let _ = self.mounted.set(Err(error.to_string()));
+    }
+
+    /// Brings changes back that an older supervisor has set aside, if this one knows their format
+    /// and none were kept since: those of an overlay are kept from its first start.
+    fn take_back(&self) -> io::Result<()> {
+        let is_known = |meta: &OverlayMeta| meta.version <= VERSION;
+        let set_aside = self.meta(NEWER)?;
+        if set_aside.as_ref().is_some_and(is_known)
+            && self.meta(OVERLAY)?.is_none()
+            && !self.store.has(PREVIOUS)
+        {
+            self.store.rename(NEWER, OVERLAY)?;
+        }
+        Ok(())
+    }
+
+    /// Sets changes aside whose format is not known, in place of earlier ones. Returns the reason.
+    fn set_aside_newer(&self) -> io::Result<Option<String>> {
+        let mut reason = None;
+        for name in [PREVIOUS, OVERLAY] {
+            let meta = self.meta(name)?;
+            if let Some(meta) = meta.filter(|meta| meta.version > VERSION) {
+                self.store.rename(name, NEWER)?;
+                reason = Some(format::newer(meta.version));
+            }
+        }
+        Ok(reason)
+    }
+
     /// Makes the overlay of the image the present one. Returns whether there is one, and the reason
-    /// why another one is set aside.
+    /// why others are set aside.
     fn select(&self, access: &StateAccess) -> io::Result<(bool, Option<String>)> {
-        let fits = |meta: &OverlayMeta| {
-            meta.version <= VERSION && !access.image.is_empty() && meta.image == access.image
-        };
+        let newer = self.set_aside_newer()?;
+        let fits = |meta: &OverlayMeta| !access.image.is_empty() && meta.image == access.image;
         let present = self.meta(OVERLAY)?;
         if present.as_ref().is_some_and(fits) {
-            return Ok((true, None));
+            return Ok((true, newer));
         }
         if self.meta(PREVIOUS)?.as_ref().is_some_and(fits) {
             self.store.exchange(PREVIOUS, OVERLAY)?;
-            return Ok((true, None));
+            return Ok((true, newer));
         }
         let Some(meta) = present else {
             self.store.remove(OVERLAY)?;
-            return Ok((false, None));
+            return Ok((false, newer));
         };
         self.store.rename(OVERLAY, PREVIOUS)?;
-        let reason = if meta.version > VERSION {
-            StateError::Version(meta.version).to_string()
-        } else {
-            image_change(&meta.image, &access.image)
-        };
-        Ok((false, Some(reason)))
+        let reason = image_change(&meta.image, &access.image);
+        Ok((false, Some(joined(reason, newer))))
     }
 
-    fn mount(&mut self) -> Result<(), StateError> {
+    fn mount(&self) -> Result<(), StateError> {
         let failed = StateError::io::<io::Error>;
         let overlay = self
             .store
@@ -164,20 +185,17 @@ impl OverlayRoot {
         if is_new {
             copy_root(&directories.upper).map_err(failed("set up the overlay"))?;
         }
-        match mount::enter(&directories, &self.path) {
-            Ok(()) => self.mount = MountState::Mounted(overlay),
-            Err(error) => {
-                tracing::error!(%error, "cannot mount the root");
-                self.mount = MountState::Failed(error.to_string());
-                return Err(StateError::io("mount the root")(io::Error::other(error)));
-            }
-        }
+        mount::enter(&directories, &self.path).map_err(|error| {
+            tracing::error!(%error, "cannot mount the root");
+            StateError::io("mount the root")(io::Error::other(error))
+        })?;
+        let _ = self.mounted.set(Ok(overlay));
         Ok(())
     }
 
     /// Opens the upper directory; `None` if it is not mounted.
     pub(super) fn upper(&self) -> Result<Option<OwnedFd>, StateError> {
-        let MountState::Mounted(overlay) = &self.mount else {
+        let Some(Ok(overlay)) = self.mounted.get() else {
             return Ok(None);
         };
         let upper = open_directory(overlay.as_fd(), "u");
@@ -187,14 +205,12 @@ impl OverlayRoot {
     /// Makes all changes durable. There is no limit on them: the volume has them already.
     pub(super) fn save(&self, image: &str, limits: SaveLimits) -> Result<KeptState, StateError> {
         let failed = StateError::io::<io::Error>;
-        let overlay = match &self.mount {
-            MountState::Mounted(overlay) => overlay,
-            MountState::Undecided => {
-                return Ok(KeptState::of(PersistenceLevel::Workspace));
-            }
-            MountState::Failed(reason) => {
+        let overlay = match self.mounted.get() {
+            Some(Ok(overlay)) => overlay,
+            not_mounted => {
+                let failure = not_mounted.and_then(|mounted| mounted.as_ref().err());
                 return Ok(KeptState {
-                    reason: Some(reason.clone()),
+                    reason: failure.cloned(),
                     ..KeptState::of(PersistenceLevel::Workspace)
                 });
             }
@@ -229,7 +245,7 @@ impl OverlayRoot {
     }
 
     fn write_meta(&self, image: &str) -> io::Result<()> {
-        let MountState::Mounted(overlay) = &self.mount else {
+        let Some(Ok(overlay)) = self.mounted.get() else {
             return Ok(());
         };
         OverlayMeta::new(image).write(overlay.as_fd())

@@ -11,11 +11,12 @@ use rustix::process::Pid;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
+use super::error::StateError;
 use super::memory::{self, MemoryStore, SavedProcesses};
 use super::snapshots::PendingSnapshot;
 use crate::supervise::executor_calls;
 
-use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded, joined};
+use super::{HANG_GRACE, Persistence, ProcessPrograms, StateDirectories, bounded, joined, until};
 
 /// Result of a save of the processes, with the reason of a failure.
 pub(in crate::supervise) type SavedOrReason = Result<SavedProcesses, String>;
@@ -95,24 +96,16 @@ impl Persistence {
         state.init = Some(init.clone());
         let reason = match &state.store {
             Err(reason) => reason.clone(),
-            Ok(store) if restored.level < PersistenceLevel::Root => {
-                let had_archive = store.has_archive();
-                if let Err(error) = store.discard() {
-                    tracing::error!(%error, "cannot discard saved processes");
-                }
-                if !had_archive {
-                    return (restored, None);
-                }
-                "the files that they use were not restored".to_owned()
-            }
             Ok(store) => {
                 let (store, access, init) = (store.clone(), self.access.clone(), init.clone());
-                let restoring = spawn_blocking(move || store.restore(&access, &init)).await;
-                match restoring {
-                    Ok(Ok(root)) => {
+                let has_files = restored.level >= PersistenceLevel::Root;
+                let restoring = spawn_blocking(move || store.restore(&access, &init, has_files));
+                match restoring.await {
+                    Ok(Ok(Some(root))) => {
                         restored.level = PersistenceLevel::Memory;
                         return (restored, Some(root));
                     }
+                    Ok(Ok(None)) => return (restored, None),
                     Ok(Err(error)) => error.to_string(),
                     Err(error) => error.to_string(),
                 }
@@ -163,41 +156,45 @@ impl Persistence {
         })
     }
 
-    /// Completes the state of a save with its processes, once the root is kept.
+    /// Completes the state of a save with its processes, once the root is kept, until `end`.
     pub(super) async fn keep_processes(
         &self,
         saved: Option<SavedOrReason>,
         mut kept: KeptState,
+        end: Instant,
     ) -> KeptState {
-        if self.processes.is_none() {
+        let (Some(state), Some(pod)) = (&self.processes, &self.pod) else {
             return kept;
-        }
-        let reason = match (saved, self.memory()) {
-            (Some(Ok(_)), _) if kept.level < PersistenceLevel::Root => {
-                "the files that they use are not kept".to_owned()
-            }
-            (Some(Ok(saved)), Some(store)) => {
-                let (store, bytes) = (store.clone(), saved.bytes);
-                match spawn_blocking(move || store.commit(&saved)).await {
-                    Ok(Ok(())) => {
-                        kept.level = PersistenceLevel::Memory;
-                        kept.bytes = Some(kept.bytes.unwrap_or(0).saturating_add(bytes));
-                        return kept;
-                    }
-                    Ok(Err(error)) => error.to_string(),
-                    Err(error) => error.to_string(),
-                }
-            }
-            (Some(Err(reason)), _) => reason,
-            (None | Some(Ok(_)), _) => "the command had ended".to_owned(),
         };
-        if let Some(store) = self.memory()
-            && let Err(error) = store.discard()
-        {
-            tracing::error!(%error, "cannot discard saved processes");
+        let limits = pod.limits;
+        let saved = saved.unwrap_or_else(|| Err("the command had ended".to_owned()));
+        let saved = saved.and_then(|saved| {
+            if kept.level < PersistenceLevel::Root {
+                Err("the files that they use are not kept".to_owned())
+            } else if Instant::now() >= end {
+                Err(StateError::Time(limits.seconds).to_string())
+            } else {
+                Ok(saved)
+            }
+        });
+        let finished = match state.store.clone() {
+            Ok(store) => {
+                let finishing = spawn_blocking(move || Ok(store.finish(saved)));
+                let finished = until(end, limits, finishing).await;
+                finished.unwrap_or_else(|error| Err(error.to_string()))
+            }
+            Err(reason) => Err(reason),
+        };
+        match finished {
+            Ok(bytes) => {
+                kept.level = PersistenceLevel::Memory;
+                kept.bytes = Some(kept.bytes.unwrap_or(0).saturating_add(bytes));
+            }
+            Err(reason) => {
+                let reason = format!("processes are not kept: {reason}");
+                kept.reason = Some(joined(reason, kept.reason));
+            }
         }
-        let reason = format!("processes are not kept: {reason}");
-        kept.reason = Some(joined(reason, kept.reason));
         kept
     }
 }

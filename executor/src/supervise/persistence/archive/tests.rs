@@ -278,15 +278,64 @@ fn archive_of_another_image_is_set_aside_until_the_next_save() {
     assert!(kept.reason.unwrap().contains("an unknown image"));
 }
 
+/// Changes the version of a stored archive.
+fn renumber(fixture: &Fixture, name: &str, version: u8) {
+    let mut archive = fs::read(fixture.stored(name)).unwrap();
+    archive[11] = version;
+    fs::write(fixture.stored(name), archive).unwrap();
+}
+
 #[test]
-fn newer_format_is_set_aside() {
-    let fixture = Fixture::saved(|_| {});
-    let mut archive = fs::read(fixture.stored("archive")).unwrap();
-    archive[11] = 2;
-    fs::write(fixture.stored("archive"), archive).unwrap();
-    let kept = fixture.start().restore(&access(), LIMITS);
-    assert!(kept.reason.unwrap().contains("version 2"));
+fn newer_format_is_set_aside_and_used_again_unless_a_save_was_made() {
+    let restore = |fixture: &Fixture| {
+        let root = fixture.start();
+        let kept = root.restore(&access(), LIMITS);
+        (root, kept)
+    };
+    let fixture = Fixture::saved(|at| fs::write(at.path("first"), "1").unwrap());
+    renumber(&fixture, "archive", 2);
+    let (_, kept) = restore(&fixture);
+    let reason = "the saved state has version 2, which this supervisor does not read: it is set \
+                  aside for a newer one, and files outside of the workspace are those of the image";
+    assert_eq!(kept.reason.unwrap(), reason);
+    assert!(fixture.stored("archive.newer").exists() && !fixture.path("first").exists());
+    // A supervisor that knows the format.
+    renumber(&fixture, "archive.newer", 1);
+    let (_, kept) = restore(&fixture);
+    assert_eq!((kept.level, kept.reason), (PersistenceLevel::Root, None));
+    assert!(fixture.path("first").exists() && !fixture.stored("archive.newer").exists());
+
+    // After a save it stays set aside.
+    fixture.renew();
+    renumber(&fixture, "archive", 2);
+    let (root, _) = restore(&fixture);
+    fs::write(fixture.path("second"), "2").unwrap();
+    root.save(&access(), LIMITS).unwrap();
+    assert!(fixture.stored("archive.newer").exists());
+    renumber(&fixture, "archive.newer", 1);
+    fixture.renew();
+    let (root, kept) = restore(&fixture);
+    assert_eq!((kept.level, kept.reason), (PersistenceLevel::Root, None));
+    assert!(fixture.path("second").exists() && !fixture.path("first").exists());
+    root.save(&access(), LIMITS).unwrap();
+    assert!(fixture.stored("archive.newer").exists());
+    // So it does if that save was for another image.
+    let other = StateAccess {
+        image: "sha256:two".into(),
+        ..access()
+    };
+    fixture.start().restore(&other, LIMITS);
     assert!(fixture.stored("archive.previous").exists());
+    fixture.start().restore(&other, LIMITS);
+    assert!(fixture.stored("archive.newer").exists());
+    // One of another image is not removed either, and takes its place.
+    renumber(&fixture, "archive.previous", 3);
+    let root = fixture.start();
+    assert!(root.restore(&other, LIMITS).reason.is_some());
+    root.save(&other, LIMITS).unwrap();
+    let newer = fs::read(fixture.stored("archive.newer")).unwrap();
+    assert_eq!(newer[11], 3);
+    assert!(!fixture.stored("archive.previous").exists());
 }
 
 #[test]

@@ -12,8 +12,9 @@ use ring::{digest, hmac};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Version of the layout of `memory`. Other versions are not restored.
-const VERSION: u32 = 1;
+/// Version of the layout of `memory` and of the formats of all files in it. Other versions are not
+/// restored, and newer ones not removed.
+pub(super) const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,6 +7,7 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::renameat;
 use serde::{Deserialize, Serialize};
 
+use crate::supervise::persistence::format;
 use crate::supervise::persistence::store::{create_file, read_file, remove_file};
 
 /// Version of the layout. A supervisor mounts uppers up to its own.
@@ -39,10 +40,19 @@ impl OverlayMeta {
         }
     }
 
-    /// Reads the file; `None` if there is none or it is not complete.
+    /// Reads the file; `None` if there is none or it is not complete. Of a newer version nothing but
+    /// the number is read.
     pub(super) fn read(directory: BorrowedFd<'_>) -> io::Result<Option<Self>> {
-        let content = read_file(directory, NAME, MAX_BYTES)?;
-        Ok(content.and_then(|content| serde_json::from_slice(&content).ok()))
+        let Some(content) = read_file(directory, NAME, MAX_BYTES)? else {
+            return Ok(None);
+        };
+        Ok(match format::version(&content) {
+            Some(version) if version > VERSION => Some(Self {
+                version,
+                ..Self::new("")
+            }),
+            _ => serde_json::from_slice(&content).ok(),
+        })
     }
 
     /// Replaces the file durably.
