@@ -249,13 +249,6 @@ impl PodFacts {
         written.phase == Phase::Paused && is_of_pause
     }
 
-    /// Returns whether a sandbox with this written status uses the Pod. One that was created ahead
-    /// of a resume is used from the start that names it.
-    pub fn is_in_use(&self, written: &SandboxStatus) -> bool {
-        let may_have_run = matches!(written.phase, Phase::Pausing | Phase::Failed);
-        self.created_in_pause.is_none() || may_have_run || written.pod_name.is_some()
-    }
-
     /// Returns whether the Pod was warm before its sandbox claimed it.
     pub fn was_warm(&self) -> bool {
         self.identity == Some(PodIdentity::Pod)

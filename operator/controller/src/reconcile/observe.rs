@@ -198,7 +198,7 @@ impl Observed {
     /// Returns whether the sandbox uses a Pod, which counts for its quota.
     fn uses_pod(&self) -> bool {
         let pod = self.facts.pod.as_ref();
-        pod.is_some_and(|pod| pod.is_in_use(&self.entry.status))
+        pod.is_some_and(|pod| !pod.waits_for_resume(&self.entry.status))
     }
 
     /// Input of the planner.

@@ -12,7 +12,7 @@ use crate::facts::{PodFacts, QuotaDecision, SourceState, WarmSupply};
 impl Planner<'_> {
     /// Plans for desired state `Running`.
     pub(super) fn plan_running(&mut self) {
-        if self.finishes_save() {
+        if self.finishes_save() || self.gives_up_waiting_pod() {
             return;
         }
         let status = &self.input.entry.status;
@@ -33,8 +33,8 @@ impl Planner<'_> {
         let cancelled = status.phase == Phase::Pausing && is_automatic;
         let pod = self.facts.pod.as_ref();
         let saves = pod.is_some_and(|pod| self.has_begun_save(pod));
-        let kept =
-            (cancelled && !saves) || self.is_pod_of_unreported_start() || self.takes_waiting_pod();
+        let waited = self.waiting_pod().is_some();
+        let kept = (cancelled && !saves) || waited || self.is_pod_of_unreported_start();
         let leftover = starts && status.phase != Phase::Pending && !kept;
         match &self.facts.pod {
             None => self.plan_missing_pod(),

@@ -32,12 +32,18 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns whether a resume takes the waiting Pod. Without quota the sandbox has to wait, and
-    /// the Pod with it.
-    pub(super) fn takes_waiting_pod(&self) -> bool {
-        let pod = self.waiting_pod();
+    /// Deletes a waiting Pod that a resume cannot use, or that would overtake the queue of the quota.
+    /// Returns whether there is one: the start begins when it is gone.
+    pub(super) fn gives_up_waiting_pod(&mut self) -> bool {
         let is_admitted = self.facts.quota == QuotaDecision::Admitted;
-        is_admitted && pod.is_some_and(|pod| self.fits_resume(pod))
+        let pod = self.waiting_pod();
+        let Some(pod) = pod.filter(|pod| !is_admitted || !self.fits_resume(pod)) else {
+            return false;
+        };
+        self.ensure_pod_deleted(pod);
+        // In phase `Starting` it would be the Pod of the start.
+        self.plan.write_status = false;
+        true
     }
 
     /// Returns whether a Pod is to wait. Requeues at the end of that time.

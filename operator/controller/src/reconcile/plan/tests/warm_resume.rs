@@ -118,12 +118,23 @@ fn resume_replaces_useless_pod() {
     for (at, change) in USELESS.into_iter().enumerate() {
         let mut fixture = waiting();
         change(&mut fixture);
-        let plan = resume(&mut fixture);
-        assert_eq!(plan.status.phase, Phase::Starting, "change {at}");
+        fixture.set_desired_state(DesiredState::Running);
+        let plan = fixture.plan();
         assert!(deletes_pod(&plan).is_some(), "change {at}");
         assert!(!plan.probe_readiness, "change {at}");
+        let waits = fixture
+            .facts
+            .pod
+            .as_ref()
+            .unwrap()
+            .waits_for_resume(fixture.status());
+        assert_ne!(
+            plan.write_status, waits,
+            "change {at}: it must not become the Pod of the start"
+        );
         fixture.lose_pod();
         let plan = fixture.plan_and_apply();
+        assert_eq!(plan.status.phase, Phase::Starting, "change {at}");
         assert_eq!(creates_pod(&plan), Some(0), "change {at}");
     }
 }
@@ -191,27 +202,12 @@ fn sandbox_without_quota_gives_up_its_waiting_pod() {
     let mut fixture = waiting();
     fixture.facts.quota = queued();
     let plan = resume(&mut fixture);
-    assert!(deletes_pod(&plan).is_some() && !plan.probe_readiness);
-    assert_eq!(plan.status.pod_name, None);
+    assert!(deletes_pod(&plan).is_some());
+    assert!(!plan.probe_readiness && !plan.write_status);
     fixture.lose_pod();
     fixture.facts.quota = queued();
     let plan = fixture.reaches(Phase::Pending, Reason::QuotaExceeded);
     assert_eq!(plan.actions, []);
-}
-
-#[test]
-fn waiting_pod_counts_for_quota_from_the_start_that_names_it() {
-    let mut fixture = waiting();
-    let uses = |fixture: &PlanFixture| {
-        let pod = fixture.facts.pod.as_ref().unwrap();
-        pod.is_in_use(fixture.status())
-    };
-    assert!(!uses(&fixture));
-    resume(&mut fixture);
-    assert!(uses(&fixture));
-    fixture.set_desired_state(DesiredState::Paused);
-    fixture.plan_and_apply();
-    assert!(uses(&fixture), "it is not gone");
 }
 
 #[test]

@@ -89,7 +89,12 @@ impl ClusterModel {
     fn check_running(&self, plan: &Plan) {
         let facts = &self.fixture.facts;
         let pod = facts.pod.as_ref().expect("running without a Pod");
-        let desired = self.desired_state();
+        // A pause that is cancelled is in the status until the next one is written.
+        let is_cancelled = self.phase() == Phase::Pausing;
+        let desired = match is_cancelled {
+            true => self.fixture.entry.spec.state,
+            false => self.desired_state(),
+        };
         assert_eq!(desired, DesiredState::Running, "running is not desired");
         let lives = pod.grace_ends_at.is_none() && pod.phase == PodPhase::Running;
         let runs = matches!(pod.container.state, ContainerState::Running { .. });
