@@ -91,9 +91,10 @@ impl ClusterModel {
         let pod = facts.pod.as_ref().expect("running without a Pod");
         // A pause that is cancelled is in the status until the next one is written.
         let is_cancelled = self.phase() == Phase::Pausing;
-        let desired = match is_cancelled {
-            true => self.fixture.entry.spec.state,
-            false => self.desired_state(),
+        let desired = if is_cancelled {
+            self.fixture.entry.spec.state
+        } else {
+            self.desired_state()
         };
         assert_eq!(desired, DesiredState::Running, "running is not desired");
         let lives = pod.grace_ends_at.is_none() && pod.phase == PodPhase::Running;
