@@ -328,6 +328,9 @@ pub struct Lifecycle {
     /// Time after which the object of a stopped sandbox is deleted.
     #[schemars(schema_with = "duration")]
     pub delete_stopped_after: Option<Duration>,
+    /// Time after a pause in which a Pod with the volume of the sandbox waits for the resume.
+    #[schemars(schema_with = "duration")]
+    pub warm_resume_for: Option<Duration>,
 }
 
 /// The client session that a sandbox belongs to.

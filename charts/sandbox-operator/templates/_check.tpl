@@ -14,7 +14,7 @@
 {{- include "check.quantity" (list "sandboxes.workspace.size" $v.sandboxes.workspace.size) -}}
 {{- with $v.apiKeys.maxCpu }}{{ include "check.quantity" (list "apiKeys.maxCpu" .) }}{{ end -}}
 {{- with $v.apiKeys.maxMemory }}{{ include "check.quantity" (list "apiKeys.maxMemory" .) }}{{ end -}}
-{{- range list "idleTimeout" "maxRunTime" "startTimeout" "deletePausedAfter" "deleteStoppedAfter" }}
+{{- range list "idleTimeout" "maxRunTime" "startTimeout" "deletePausedAfter" "deleteStoppedAfter" "warmResumeFor" }}
 {{- $duration := index $v.sandboxes . -}}
 {{- if not (regexMatch "^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$" $duration) }}{{ fail (printf "sandboxes.%s is %q: write it as 90s, 20m or 24h; 0s is never" . $duration) }}{{ end }}
 {{- end -}}

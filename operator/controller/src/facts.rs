@@ -52,6 +52,8 @@ pub struct Facts {
     /// A Pod of the sandbox was deleted recently.
     pub had_lost_pod: bool,
     pub quota: QuotaDecision,
+    /// Number of Pods that this process has created ahead of the resume from the present pause.
+    pub waiting_pods: u32,
     /// A lost Pod is not replaced before this time.
     pub replace_at: Option<Timestamp>,
     /// Terminating Pod of a deleted Sandbox of the same name.

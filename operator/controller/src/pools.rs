@@ -4,7 +4,7 @@
 pub(crate) mod claim;
 pub(crate) mod demand;
 pub(crate) mod fixed_variables;
-mod idle_resources;
+pub(crate) mod idle_resources;
 mod image_pulls;
 mod plan;
 mod prestart;
@@ -361,5 +361,6 @@ fn lifecycle(own: Option<Lifecycle>, pool: Option<&Lifecycle>) -> Option<Lifecyc
         start_timeout: own.start_timeout.or(pool.start_timeout),
         delete_paused_after: own.delete_paused_after.or(pool.delete_paused_after),
         delete_stopped_after: own.delete_stopped_after.or(pool.delete_stopped_after),
+        warm_resume_for: own.warm_resume_for.or(pool.warm_resume_for),
     })
 }

@@ -60,6 +60,8 @@ struct Memory {
     own_version: Option<String>,
     /// Number of recent replacements of a lost Pod, and the time of the last one.
     replacements: Option<(u32, Timestamp)>,
+    /// Begin of a pause, and number of Pods that were created ahead of its resume.
+    waiting_pods: Option<(Timestamp, u32)>,
     /// Pool revision at the time of the claim of a warm Pod.
     claimed_from: Option<Arc<PoolSnapshot>>,
     /// PVC of a Pod that was warm, which the sandbox owns now.
@@ -104,6 +106,22 @@ impl SandboxMemory {
         let version = all.get(key).and_then(|memory| memory.own_version.as_ref());
         let entry = index.get(key);
         version.is_some_and(|own| entry.is_some_and(|entry| entry.resource_version == *own))
+    }
+
+    /// Records that a Pod was created ahead of the resume from a pause.
+    pub(crate) fn record_waiting_pod(&self, key: &Key, paused_at: Timestamp) {
+        let count = self.waiting_pods(key, paused_at).saturating_add(1);
+        self.with(key, |memory| memory.waiting_pods = Some((paused_at, count)));
+    }
+
+    /// Number of Pods that were created ahead of the resume from a pause.
+    pub(crate) fn waiting_pods(&self, key: &Key, paused_at: Timestamp) -> u32 {
+        let all = self.0.lock();
+        let known = all.get(key).and_then(|memory| memory.waiting_pods);
+        known.map_or(
+            0,
+            |(pause, count)| if pause == paused_at { count } else { 0 },
+        )
     }
 
     /// Records the pool revision at the time of a claim.

@@ -8,6 +8,7 @@ use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
+use operator::controller::facts::PAUSE_ANNOTATION;
 use serde_json::{Value, json};
 use tests::test_cluster::{PodScript, TestCluster};
 use tokio::time::sleep;
@@ -25,6 +26,9 @@ enum Scenario {
     /// Pause and resume of a sandbox whose state is saved before its Pod goes.
     SavedPause,
     SavedResume,
+    /// Pause after which a Pod waits for the resume, and that resume.
+    WarmPause,
+    WarmResume,
     Stop,
     PodDeleted,
     Evicted,
@@ -42,12 +46,14 @@ enum Scenario {
 }
 
 /// Changes by owners, and faults of Pods.
-const FAULTS: [Scenario; 11] = [
+const FAULTS: [Scenario; 13] = [
     Scenario::Start,
     Scenario::Pause,
     Scenario::Resume,
     Scenario::SavedPause,
     Scenario::SavedResume,
+    Scenario::WarmPause,
+    Scenario::WarmResume,
     Scenario::Stop,
     Scenario::PodDeleted,
     Scenario::Evicted,
@@ -121,6 +127,7 @@ impl Scenario {
     fn level(self) -> PersistenceLevel {
         match self {
             Self::SavedPause | Self::SavedResume | Self::SavedIdlePause => PersistenceLevel::Root,
+            Self::WarmPause | Self::WarmResume => PersistenceLevel::Root,
             _ => PersistenceLevel::Workspace,
         }
     }
@@ -128,6 +135,7 @@ impl Scenario {
     fn lifecycle(self) -> Value {
         match self {
             Self::IdlePause | Self::SavedIdlePause | Self::Wake => json!({"idleTimeout": DEADLINE}),
+            Self::WarmPause | Self::WarmResume => json!({"warmResumeFor": "10h"}),
             Self::MaxRunTime => json!({"maxRunTime": DEADLINE}),
             Self::PausedTooLong => json!({"deletePausedAfter": DEADLINE}),
             Self::FailedTooLong => json!({"startTimeout": "1m", "deletePausedAfter": DEADLINE}),
@@ -143,7 +151,11 @@ impl Scenario {
         }
         cluster.wait_for_phase("a", Phase::Running).await;
         match self {
-            Self::Resume | Self::SavedResume | Self::VolumeLost | Self::PausedTooLong => {
+            Self::Resume
+            | Self::SavedResume
+            | Self::WarmResume
+            | Self::VolumeLost
+            | Self::PausedTooLong => {
                 cluster.bring("a", DesiredState::Paused).await;
             }
             Self::Wake => {
@@ -161,8 +173,12 @@ impl Scenario {
     async fn trigger(self, cluster: &TestCluster) {
         match self {
             Self::Start => drop(cluster.create("a").await),
-            Self::Pause | Self::SavedPause => cluster.set_state("a", DesiredState::Paused).await,
-            Self::Resume | Self::SavedResume => cluster.set_state("a", DesiredState::Running).await,
+            Self::Pause | Self::SavedPause | Self::WarmPause => {
+                cluster.set_state("a", DesiredState::Paused).await;
+            }
+            Self::Resume | Self::SavedResume | Self::WarmResume => {
+                cluster.set_state("a", DesiredState::Running).await;
+            }
             Self::Stop => cluster.set_state("a", DesiredState::Stopped).await,
             Self::PodDeleted => cluster.delete_pod_now("a").await,
             Self::Evicted => cluster.node.evict("a").await,
@@ -232,6 +248,18 @@ async fn check_reasons(story: Scenario, cluster: &TestCluster) {
     assert!(reasons.len() == 1 && known, "{story:?}: {reasons:?}");
 }
 
+/// A Pod that waits for a resume never had an init message; the resume took it.
+async fn check_waiting_pod(story: Scenario, cluster: &TestCluster) {
+    if !matches!(story, Scenario::WarmPause | Scenario::WarmResume) {
+        return;
+    }
+    let pod = cluster.api_of::<Pod>().get("a").await.unwrap();
+    assert!(pod.annotations().contains_key(PAUSE_ANNOTATION));
+    let pod = pod.uid().unwrap();
+    let is_initialized = cluster.supervisors.inits().iter().any(|init| init.0 == pod);
+    assert_eq!(is_initialized, story == Scenario::WarmResume);
+}
+
 /// Tells a story in which the controller dies at its `nth` write, and the next ones at every
 /// write if `always`. Whether one died, and how it ended.
 async fn run_scenario(
@@ -261,6 +289,7 @@ async fn run_scenario(
     cluster.wait_until_quiet().await;
     cluster.node.assert_single_pod();
     check_reasons(story, &cluster).await;
+    check_waiting_pod(story, &cluster).await;
     cluster.assert_unchanged_for(Duration::from_mins(20)).await;
     (crashed, end(&cluster, claim).await)
 }

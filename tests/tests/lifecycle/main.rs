@@ -30,4 +30,5 @@ mod thousand_sandboxes;
 mod traces;
 mod user_namespaces;
 mod warm_pool;
+mod warm_resume;
 mod write_counts;

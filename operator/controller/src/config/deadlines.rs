@@ -27,6 +27,10 @@ pub struct Deadlines {
     /// Delete the object of a stopped sandbox after this time.
     #[arg(long, env = "SANDBOX_DELETE_STOPPED_AFTER", default_value = "24h", value_parser = limit)]
     pub delete_stopped_after: Limit,
+    /// Keep a Pod with the volume of a paused sandbox for this time, so that a resume takes no Pod
+    /// start.
+    #[arg(long, env = "SANDBOX_WARM_RESUME_FOR", default_value = "0s", value_parser = limit)]
+    pub warm_resume_for: Limit,
 }
 
 impl Default for Deadlines {
@@ -38,6 +42,7 @@ impl Default for Deadlines {
             start_timeout: Some(Duration::from_mins(15)),
             delete_paused_after: None,
             delete_stopped_after: Some(24 * HOUR),
+            warm_resume_for: None,
         }
     }
 }
@@ -60,6 +65,7 @@ impl Deadlines {
             start_timeout: pick(l.start_timeout, self.start_timeout),
             delete_paused_after: pick(l.delete_paused_after, self.delete_paused_after),
             delete_stopped_after: pick(l.delete_stopped_after, self.delete_stopped_after),
+            warm_resume_for: pick(l.warm_resume_for, self.warm_resume_for),
         }
     }
 }

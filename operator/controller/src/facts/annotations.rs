@@ -22,6 +22,8 @@ pub const WARM_RESTARTS_ANNOTATION: &str = "openhands.dev/restarts-before-claim"
 /// Annotation of a Pod that was created with other resources than those of its sandbox: these
 /// resources, as JSON.
 pub const IDLE_RESOURCES_ANNOTATION: &str = "openhands.dev/idle-resources";
+/// Annotation of a Pod that was created ahead of a resume: RFC 3339 time of the pause.
+pub const PAUSE_ANNOTATION: &str = "openhands.dev/created-in-pause";
 /// Annotation of a Pod that mounts the executor image because a probe has shown that this works.
 pub const EXECUTOR_ANNOTATION: &str = "openhands.dev/executor";
 /// Value of [`EXECUTOR_ANNOTATION`].

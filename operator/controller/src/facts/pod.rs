@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crds::contract::persistence::{PersistenceLevel, PodPersistence};
+use crds::sandbox::{Phase, SandboxStatus};
 use crds::{contract, names};
 use jiff::{SignedDuration, Timestamp};
 use shared::kubernetes::api_messages;
@@ -10,9 +11,10 @@ use shared::kubernetes::slim::{SlimContainer, SlimPod};
 
 use super::annotations::{
     CLAIMED_ANNOTATION, ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION,
-    IMAGE_VOLUME, KEY_ROTATION_ANNOTATION, NOT_MOUNTED, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION,
-    REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION, REVISION_ANNOTATION, SHAPE_ANNOTATION,
-    SNAPSHOT_ANNOTATION, SPEC_ANNOTATION, WARM_RESTARTS_ANNOTATION,
+    IMAGE_VOLUME, KEY_ROTATION_ANNOTATION, NOT_MOUNTED, NOTE_ANNOTATION, PAUSE_ANNOTATION,
+    PERSISTENCE_ANNOTATION, REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION,
+    REVISION_ANNOTATION, SHAPE_ANNOTATION, SNAPSHOT_ANNOTATION, SPEC_ANNOTATION,
+    WARM_RESTARTS_ANNOTATION,
 };
 use super::spec_revision::SpecRevision;
 use super::{Container, ContainerRun, SnapshotIdentity, StartProblem, preparation, resize};
@@ -28,6 +30,8 @@ pub struct PodFacts {
     pub scheduled_at: Option<Timestamp>,
     /// Time at which a sandbox claimed the Pod, which was warm.
     pub claimed_at: Option<Timestamp>,
+    /// Begin of the pause in which the Pod was created, ahead of the resume.
+    pub created_in_pause: Option<Timestamp>,
     pub phase: PodPhase,
     pub ip: Option<String>,
     pub node: Option<String>,
@@ -156,6 +160,9 @@ impl PodFacts {
             claimed_at: pod
                 .annotation(CLAIMED_ANNOTATION)
                 .and_then(|at| at.parse().ok()),
+            created_in_pause: pod
+                .annotation(PAUSE_ANNOTATION)
+                .and_then(|at| at.parse().ok()),
             // It will not run, and another Pod can.
             phase: match not_mounted {
                 Some(_) => PodPhase::Failed,
@@ -231,6 +238,15 @@ impl PodFacts {
             None if self.rejected_persistence.is_empty() => PersistenceLevel::Workspace,
             None => PersistenceLevel::Root,
         }
+    }
+
+    /// Returns whether the Pod waits for the resume of a sandbox with this written status. In any
+    /// other phase, and in a later pause, its command may have run.
+    pub fn waits_for_resume(&self, written: &SandboxStatus) -> bool {
+        let second = |at: Timestamp| at.as_second();
+        let pause = written.paused_at.as_ref().map(|at| second(at.0));
+        let is_of_pause = pause.is_some() && self.created_in_pause.map(second) == pause;
+        written.phase == Phase::Paused && is_of_pause
     }
 
     /// Returns whether the Pod was warm before its sandbox claimed it.

@@ -1,4 +1,4 @@
-//! Warm Pods with less CPU and memory than their sandboxes.
+//! Warm Pods with less CPU and memory than their sandboxes, and Pods that wait for a resume.
 
 use std::collections::BTreeMap;
 
@@ -75,6 +75,36 @@ pub(super) fn shrink(pod: &mut Pod, idle: &ResourceRequirements) {
     }
 }
 
+/// Requests of a Pod that waits for a resume.
+const WAITING_REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "64Mi")];
+
+/// Lowers the requests of a Pod that waits for a resume. Limits stay those of the sandbox, because a
+/// restore needs the memory at once. A Pod that its template has given other resources, or whose QoS
+/// class would change, keeps them.
+pub(crate) fn lower_requests(pod: &mut Pod, full: &ResourceRequirements) {
+    let spec = pod.spec.as_ref();
+    let mut containers = spec.iter().flat_map(|spec| &spec.containers);
+    let own = containers.find(|container| container.name == names::CONTAINER);
+    if own.is_none_or(|own| own.resources.as_ref() != Some(full)) {
+        return;
+    }
+    let known = |name: &str| value(&full.requests.as_ref()?.get(name)?.0);
+    let is_lower = |name: &str, amount| known(name).is_none_or(|known| value(amount) < Some(known));
+    let lower = WAITING_REQUESTS
+        .iter()
+        .filter(|(name, amount)| is_lower(name, amount));
+    let amount = |text: &str| IntOrString::String(text.to_owned());
+    let waiting = Resources {
+        requests: lower
+            .map(|(name, text)| ((*name).to_owned(), amount(text)))
+            .collect(),
+        ..Resources::default()
+    };
+    if let Ok(idle) = idle(full, &waiting) {
+        shrink(pod, &idle);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -101,6 +131,56 @@ mod tests {
         });
         let small = amounts(own).unwrap();
         assert_eq!(serde_json::to_value(small).unwrap(), expected);
+    }
+
+    #[test]
+    fn requests_of_a_waiting_pod_are_lowered_within_its_qos_class() {
+        let small = json!({"cpu": "10m", "memory": "64Mi"});
+        for (requests, limits, template, expected) in [
+            (
+                json!({"cpu": "1", "memory": "1Gi"}),
+                json!({"cpu": "2", "memory": "2Gi"}),
+                None,
+                Some(&small),
+            ),
+            (
+                json!({"cpu": "5m", "memory": "1Gi"}),
+                json!({"cpu": "2", "memory": "2Gi"}),
+                None,
+                Some(&json!({"cpu": "5m", "memory": "64Mi"})),
+            ),
+            (
+                json!({"cpu": "1", "memory": "1Gi"}),
+                json!({"cpu": "1", "memory": "1Gi"}),
+                None,
+                None,
+            ),
+            (
+                json!({"memory": "1Gi"}),
+                json!({"cpu": "2", "memory": "1Gi"}),
+                None,
+                None,
+            ),
+            (
+                json!({"cpu": "1", "memory": "1Gi"}),
+                json!({"cpu": "2", "memory": "2Gi"}),
+                Some(json!({"limits": {"cpu": "3"}})),
+                None,
+            ),
+        ] {
+            let full = json!({"requests": requests, "limits": limits});
+            let resources = template.clone().unwrap_or_else(|| full.clone());
+            let containers = json!([{"name": "sandbox", "resources": resources}]);
+            let pod = json!({"metadata": {}, "spec": {"containers": containers}});
+            let mut pod: Pod = serde_json::from_value(pod).unwrap();
+            lower_requests(&mut pod, &serde_json::from_value(full.clone()).unwrap());
+            let pod = serde_json::to_value(pod).unwrap();
+            let lowered = expected.map(|requests| json!({"requests": requests, "limits": limits}));
+            let idle = &pod["metadata"]["annotations"][IDLE_RESOURCES_ANNOTATION];
+            assert_eq!(idle.is_string(), lowered.is_some(), "{full}");
+            let made = &pod["spec"]["containers"][0]["resources"];
+            assert_eq!(*made, lowered.unwrap_or(resources), "{full}");
+        }
     }
 
     #[test]

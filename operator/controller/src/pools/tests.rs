@@ -42,8 +42,8 @@ fn pool_fills_only_absent_fields() {
 
 #[test]
 fn sandbox_deadline_overrides_pool_deadline() {
-    let all = |seconds: [Option<u64>; 5]| {
-        let [idle, run, start, paused, stopped] =
+    let all = |seconds: [Option<u64>; 6]| {
+        let [idle, run, start, paused, stopped, warm] =
             seconds.map(|s| s.map(|s| std::time::Duration::from_secs(s).into()));
         Some(Lifecycle {
             idle_timeout: idle,
@@ -51,12 +51,13 @@ fn sandbox_deadline_overrides_pool_deadline() {
             start_timeout: start,
             delete_paused_after: paused,
             delete_stopped_after: stopped,
+            warm_resume_for: warm,
         })
     };
-    let pool = all([Some(1), Some(2), Some(3), Some(4), Some(5)]);
+    let pool = all([1, 2, 3, 4, 5, 6].map(Some));
     let merged = |own| lifecycle(own, pool.as_ref());
-    for field in 0..5 {
-        let (mut own, mut expected) = ([None; 5], [1, 2, 3, 4, 5].map(Some));
+    for field in 0..6 {
+        let (mut own, mut expected) = ([None; 6], [1, 2, 3, 4, 5, 6].map(Some));
         // Never is an answer, too.
         own[field] = Some(0);
         expected[field] = Some(0);

@@ -7,9 +7,11 @@ use crds::contract::identity::IdentityKey;
 use crds::contract::persistence::{RootMechanism, SaveRequest, SnapshotSource};
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
+use super::build::PodParams;
 use super::build::volumes::workspace_path;
 use super::error::ApplyError;
 use super::init_message::InitTarget;
@@ -58,7 +60,16 @@ async fn execute(
     match action {
         Action::IsolateNamespace => isolate_namespace(context, observed).await?,
         Action::CreateClaim => create::claim(context, observed).await?,
-        Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await?,
+        Action::CreatePod { restarts } => {
+            let params = PodParams {
+                restarts: *restarts,
+                ..PodParams::default()
+            };
+            create::pod(context, observed, params).await?;
+        }
+        Action::CreateWaitingPod { paused_at } => {
+            create_waiting_pod(context, observed, *paused_at).await?;
+        }
         Action::ClaimPod { warm, restarts } => {
             let pool = observed.facts.pool.clone();
             context.memory.record_claimed_from(key, pool);
@@ -106,6 +117,35 @@ async fn isolate_namespace(context: &Context, observed: &Observed) -> Result<(),
         }
         result => Ok(result?),
     }
+}
+
+/// Creates a Pod ahead of the resume. A rejection is no state of the paused sandbox: the resume meets
+/// it again, and reports it.
+async fn create_waiting_pod(
+    context: &Context,
+    observed: &Observed,
+    paused_at: Timestamp,
+) -> Result<(), ApplyError> {
+    let params = PodParams {
+        created_in_pause: Some(paused_at),
+        // If that is unknown, it is not.
+        is_small: resize::is_supported(context).await.unwrap_or(false),
+        ..PodParams::default()
+    };
+    let create = async || {
+        if observed.facts.isolation_due {
+            isolate_namespace(context, observed).await?;
+        }
+        create::pod(context, observed, params).await
+    };
+    let key = &observed.entry.key;
+    match create().await {
+        Err(error) if error.rejection().is_none() => return Err(error),
+        Err(error) => tracing::warn!(%key, %error, "cannot create a Pod ahead of the resume"),
+        Ok(()) => {}
+    }
+    context.memory.record_waiting_pod(key, paused_at);
+    Ok(())
 }
 
 /// Starts or stops the readiness probe of the sandbox.
@@ -171,6 +211,8 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
         // The init message is only for the Pod that is probed.
         let pod = observed.facts.pod.as_ref();
         let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref());
+        // Nor for one of a sandbox whose start is not written.
+        let pod = pod.filter(|pod| !pod.waits_for_resume(&observed.entry.status));
         let pod = pod.ok_or(SupervisorError::Malformed)?;
         let source = snapshot_source(&context, &observed.entry, pod);
         let target = InitTarget {

@@ -15,6 +15,7 @@ pub mod volumes;
 
 use crds::contract::persistence::PersistenceLevel;
 use crds::{Sandbox, SandboxPool, names};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -62,6 +63,10 @@ pub struct PodParams<'a> {
     pub secret: Option<&'a Secret>,
     /// Pool that the sandbox fits and that had no ready Pod for it.
     pub missed_pool: Option<&'a str>,
+    /// Begin of the pause in which the Pod is created, ahead of the resume.
+    pub created_in_pause: Option<Timestamp>,
+    /// Request little until the resume.
+    pub is_small: bool,
 }
 
 /// Fault of the spec that keeps an object from being built.

@@ -18,8 +18,9 @@ use crate::facts::spec_revision::SpecRevision;
 use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch, WarmSupply};
 use crate::pools::claim as warm_claim;
 use crate::reconcile::build::command::key_rotation;
+use crate::reconcile::build::persistence::pod_persistence;
 use crate::reconcile::build::pod::requested_runtime_class;
-use crate::reconcile::build::{self, BuildContext, PodParams, pod_owner};
+use crate::reconcile::build::{self, BuildContext, BuildError, PodParams, pod_owner};
 use crate::reconcile::init_message::{self, InitTarget};
 use crate::reconcile::observe::Observed;
 use crate::snapshots::claim::is_kept;
@@ -67,7 +68,7 @@ pub(super) async fn claim(context: &Context, observed: &Observed) -> Result<(), 
 pub(super) async fn pod(
     context: &Context,
     observed: &Observed,
-    restarts: u32,
+    params: PodParams<'_>,
 ) -> Result<(), ApplyError> {
     let entry = &observed.entry;
     let build_context = build_context(context, observed);
@@ -81,8 +82,6 @@ pub(super) async fn pod(
         Some(environment_secret(&build_context, name, rotation)?)
     };
     let params = PodParams {
-        restarts,
-        default_class: false,
         secret: secret.as_ref(),
         missed_pool: match &observed.facts.warm {
             WarmSupply::None => None,
@@ -90,6 +89,7 @@ pub(super) async fn pod(
                 Some(pool)
             }
         },
+        ..params
     };
     let created = create_admitted_pod(context, &build_context, params).await?;
     context.pods.apply(&created);
@@ -135,7 +135,11 @@ pub(super) async fn claim_pod(
         return Ok(None);
     }
     claim(context, observed).await?;
-    pod(context, observed, restarts).await?;
+    let params = PodParams {
+        restarts,
+        ..PodParams::default()
+    };
+    pod(context, observed, params).await?;
     Ok(Some(names::pod(&entry.key.name)))
 }
 
@@ -221,6 +225,9 @@ async fn create_admitted_pod(
             ..*build_context
         };
         let pod = build::pod::pod(&build_context, &params)?;
+        if params.created_in_pause.is_some() {
+            check_keeps_state(&build_context)?;
+        }
         match create_pod(context, entry, &pod).await {
             Ok(created) => {
                 search.record(context);
@@ -233,6 +240,20 @@ async fn create_admitted_pod(
             }
         }
     }
+}
+
+/// Rejects a Pod that would keep less than the pause has kept: its supervisor removes saved processes
+/// when it starts, and the resume may get a Pod that restores them.
+fn check_keeps_state(context: &BuildContext<'_>) -> Result<(), BuildError> {
+    let (entry, features) = (context.entry, context.features);
+    let own = pod_persistence(entry, context.level, context.config, features);
+    let own = own.ok().flatten().map(|persistence| persistence.level);
+    let kept = entry.status.persisted.as_ref().map(|kept| kept.level);
+    if own.unwrap_or_default() < kept.unwrap_or_default() {
+        let fault = "a Pod that waits for the resume would keep less than the pause has kept";
+        return Err(BuildError::at("spec.persistence", fault));
+    }
+    Ok(())
 }
 
 /// Succeeds if the Pod is to have the default runtime class because the cluster lacks the requested

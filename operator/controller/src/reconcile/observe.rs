@@ -37,12 +37,12 @@ pub(crate) struct Observed {
 /// Returns `None` if the Sandbox was deleted.
 pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
     let mut observed = snapshot(context, key, now)?;
-    let has_pod = observed.facts.pod.is_some();
     let defaults = &context.config.defaults;
-    if !has_pod {
+    if observed.facts.pod.is_none() {
         observed.facts.warm = warm_supply(context, &observed.entry);
     }
-    observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
+    let uses_pod = observed.uses_pod();
+    observed.facts.quota = context.quota.request(&observed.entry, uses_pod, defaults);
     Some(observed)
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn restore_quota(context: &Context) {
         .collect();
     let sandboxes = known
         .iter()
-        .map(|observed| (&*observed.entry, observed.facts.pod.is_some()));
+        .map(|observed| (&*observed.entry, observed.uses_pod()));
     context.quota.restore(sandboxes, &context.config.defaults);
 }
 
@@ -133,6 +133,7 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     let surplus = pod.as_ref();
     let surplus = surplus.and_then(|pod| context.pods.surplus(key, &entry.uid, &pod.uid));
     let run = pod.as_ref().map(|pod| pod.container_run());
+    let paused_at = entry.status.paused_at.as_ref().map(|at| at.0);
     let mut facts = Facts {
         idle: run
             .as_ref()
@@ -154,6 +155,7 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         pool: claimed_from.or_else(|| pool.map(|pool| pool.snapshot.clone())),
         warm: WarmSupply::None,
         adopted_claim: context.memory.adopted_claim(key),
+        waiting_pods: paused_at.map_or(0, |at| context.memory.waiting_pods(key, at)),
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),
         quota: QuotaDecision::Admitted,
         replace_at: context.memory.earliest_replacement(key, now),
@@ -193,6 +195,12 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
 }
 
 impl Observed {
+    /// Returns whether the sandbox uses a Pod, which counts for its quota.
+    fn uses_pod(&self) -> bool {
+        let pod = self.facts.pod.as_ref();
+        pod.is_some_and(|pod| !pod.waits_for_resume(&self.entry.status))
+    }
+
     /// Input of the planner.
     pub(crate) fn plan_input(&self) -> PlanInput<'_> {
         let command = self.entry.spec.command.as_deref().unwrap_or_default();

@@ -11,6 +11,7 @@ mod starting;
 mod status;
 #[cfg(test)]
 mod tests;
+mod warm_resume;
 
 use crds::sandbox::{DesiredState, Phase, PodStatus, SandboxStatus};
 use jiff::Timestamp;

@@ -21,9 +21,11 @@ use super::{
 use crate::config::Injection;
 use crate::facts::{
     ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION, IMAGE_VOLUME,
-    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PERSISTENCE_ANNOTATION, PodIdentity,
-    REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION, SNAPSHOT_ANNOTATION,
+    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PAUSE_ANNOTATION, PERSISTENCE_ANNOTATION,
+    PodIdentity, REJECTED_PERSISTENCE_ANNOTATION, RESTARTS_ANNOTATION, SNAPSHOT_ANNOTATION,
 };
+use crate::pools::idle_resources;
+use shared::resources::requirements;
 use shared::runtime_class;
 
 /// Seconds that a Pod stays bound to a node that does not report.
@@ -68,6 +70,10 @@ fn pod_as_chosen(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<P
         let merged = pod_template::apply_template(&pod, template)?;
         template_policy::check(&pod, &merged, context.config)?;
         pod = merged;
+    }
+    if params.is_small {
+        let full = requirements(&entry.spec, &context.config.defaults.resources)?;
+        idle_resources::lower_requests(&mut pod, &full);
     }
     if let Some(spec) = &pod.spec {
         template_policy::reserved_secrets::check(spec, secret_name(params).unwrap_or_default())?;
@@ -156,6 +162,9 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     }
     if params.restarts > 0 {
         notes.insert(RESTARTS_ANNOTATION.to_owned(), params.restarts.to_string());
+    }
+    if let Some(paused_at) = params.created_in_pause {
+        notes.insert(PAUSE_ANNOTATION.to_owned(), paused_at.to_string());
     }
     if context.is_supervised() && context.features.injection == Injection::Auto {
         notes.insert(EXECUTOR_ANNOTATION.to_owned(), IMAGE_VOLUME.to_owned());

@@ -79,6 +79,16 @@ fn pod_of_a_v0_session() {
 }
 
 #[test]
+fn pod_that_waits_for_a_resume_names_the_pause_and_requests_little() {
+    let params = PodParams {
+        created_in_pause: Some(Timestamp::UNIX_EPOCH),
+        is_small: true,
+        ..PodParams::default()
+    };
+    insta::assert_yaml_snapshot!(built(plain(), &config(), &params).unwrap());
+}
+
+#[test]
 fn pod_of_a_v1_session() {
     insta::assert_yaml_snapshot!(build(v1()).unwrap());
 }

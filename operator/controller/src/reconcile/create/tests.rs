@@ -50,7 +50,9 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
     ] {
         let api = api_without(missing);
         let (context, observed) = (context_of(&api, config()), observed(v1()));
-        pod(&context, &observed, 0).await.unwrap();
+        pod(&context, &observed, PodParams::default())
+            .await
+            .unwrap();
         assert_eq!(api.objects()[0]["spec"]["runtimeClassName"], class);
         let made = context.pods.get(&observed.entry.key, "uid", None).unwrap();
         assert_eq!(made.note.as_deref(), note);
@@ -66,7 +68,9 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
         config.defaults.runtime_class_name = Some("runsc".into());
         let api = api_without(missing);
         let context = context_of(&api, config);
-        let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
+        let error = pod(&context, &observed(v1()), PodParams::default())
+            .await
+            .unwrap_err();
         let rejection = error.rejection().unwrap();
         assert_eq!(rejection.is_terminal, is_strict, "{rejection:?}");
         assert!(rejection.message.contains(message), "{rejection:?}");
@@ -84,7 +88,9 @@ async fn environment_secret_belongs_to_its_pod_and_is_created_again_if_missing()
         ..v1()
     };
     let mut observed = observed(spec);
-    pod(&context, &observed, 0).await.unwrap();
+    pod(&context, &observed, PodParams::default())
+        .await
+        .unwrap();
     let made = context.pods.get(&observed.entry.key, "uid", None).unwrap();
     observed.facts.pod = Some(Arc::unwrap_or_clone(made));
     let [pod, first] = &api.objects()[..] else {
@@ -126,7 +132,9 @@ async fn oversized_object_is_terminal_and_forbidden_is_retried() {
         let api = FakeApi::default();
         api.fail_with(code, message);
         let context = context_of(&api, config());
-        let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
+        let error = pod(&context, &observed(v1()), PodParams::default())
+            .await
+            .unwrap_err();
         let rejected = error.rejection().map(|it| (it.is_terminal, it.message));
         let expected = terminal.map(|terminal| (terminal, message.to_owned()));
         assert_eq!(rejected, expected);
@@ -138,7 +146,9 @@ async fn pod_has_a_grace_period_even_if_none_is_configured() {
     let (api, mut config) = (FakeApi::default(), config());
     config.pods.grace_seconds = 0;
     let context = context_of(&api, config);
-    pod(&context, &observed(v1()), 0).await.unwrap();
+    pod(&context, &observed(v1()), PodParams::default())
+        .await
+        .unwrap();
     let made = &api.objects()[0];
     assert_eq!(made["spec"]["terminationGracePeriodSeconds"], 1);
 }

@@ -60,6 +60,10 @@ pub enum Action {
     CreatePod {
         restarts: u32,
     },
+    /// Creates the Pod of the next resume.
+    CreateWaitingPod {
+        paused_at: Timestamp,
+    },
     /// Claims a warm Pod, or creates one if all have been claimed meanwhile.
     ClaimPod {
         warm: WarmMatch,

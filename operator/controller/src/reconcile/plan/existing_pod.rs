@@ -13,7 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::decision::{CLAIMED_POD_SILENT, CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
 use super::status::UNKNOWN_END;
 use super::{Action, DeletionGrace, FailureKind, Planner, deadline_after};
-use crate::facts::{ContainerState, PodFacts, PodPhase, ProbeResult, StartProblemKind};
+use crate::facts::{
+    ContainerState, PodFacts, PodPhase, ProbeResult, ResizeProblem, StartProblemKind,
+};
 
 /// Time after a start in which a crash loop fails the sandbox even if it was ready in between: a
 /// command without a port counts as ready although it may terminate soon after.
@@ -46,7 +48,10 @@ impl Planner<'_> {
             };
             return self.delete_pod(pod, grace);
         }
-        if let Some(problem) = pod.resize_problem.as_ref().filter(|p| p.is_final) {
+        // The sandbox went on in a Pod that was created for its resume, and keeps it: it has the full
+        // limits.
+        let begins_empty = pod.created_in_pause.is_none();
+        if let Some(problem) = final_resize_problem(pod).filter(|_| begins_empty) {
             let message = format!("the Pod cannot get its resources: {}", problem.message);
             self.mark_pod_lost(RESIZE_FAILED, &message);
             return self.delete_pod(pod, DeletionGrace::PodDefault);
@@ -61,7 +66,10 @@ impl Planner<'_> {
             return self.delete_pod(pod, DeletionGrace::PodDefault);
         }
         self.count_restarts(pod);
-        self.plan.probe_readiness = pod.ip.is_some()
+        // A probe sends the init message, after which the Pod no longer waits: the start is written
+        // first.
+        self.plan.probe_readiness = self.waiting_pod().is_none()
+            && pod.ip.is_some()
             && pod.container.state != ContainerState::BackingOff
             && (pod.supervised || self.input.probe.port.is_some());
         let runs_until = self.min_run_ends_at(pod);
@@ -172,7 +180,8 @@ impl Planner<'_> {
 
     fn set_running(&mut self, pod: &PodFacts) {
         // The sandbox is ready first: a resize takes the kubelet about a second.
-        if pod.is_small && self.plan.status.phase == Phase::Running {
+        let is_refused = final_resize_problem(pod).is_some();
+        if pod.is_small && !is_refused && self.plan.status.phase == Phase::Running {
             self.plan.actions.push(Action::ResizePod);
         }
         if self.plan.status.phase != Phase::Running {
@@ -218,8 +227,14 @@ impl Planner<'_> {
             }
         };
         let lost = self.input.entry.spec.workspace.is_none();
-        let deferred = pod.resize_problem.as_ref();
-        let deferred = deferred.map(|p| format!("resources are raised later: {}", p.message));
+        let deferred = pod.resize_problem.as_ref().map(|problem| {
+            let when = if problem.is_final {
+                "not raised"
+            } else {
+                "raised later"
+            };
+            format!("resources are {when}: {}", problem.message)
+        });
         let notes = [
             pod.note.as_deref(),
             deferred.as_deref(),
@@ -259,8 +274,15 @@ impl Planner<'_> {
     }
 }
 
+/// Reason for which the Pod never gets the resources of its sandbox.
+fn final_resize_problem(pod: &PodFacts) -> Option<&ResizeProblem> {
+    pod.resize_problem
+        .as_ref()
+        .filter(|problem| problem.is_final)
+}
+
 /// Reason and message of a Pod that will not run again.
-fn lost_pod_reason(pod: &PodFacts) -> Option<(String, String)> {
+pub(super) fn lost_pod_reason(pod: &PodFacts) -> Option<(String, String)> {
     let (default, message) = match pod.phase {
         PodPhase::Failed => ("Failed", "the Pod failed"),
         PodPhase::Succeeded => ("Completed", "the Pod terminated"),

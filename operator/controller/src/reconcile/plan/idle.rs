@@ -80,7 +80,8 @@ impl Planner<'_> {
     pub(super) fn confirm_pause(&mut self) -> PauseDecision {
         let idle = self.input.entry.automatic_pause() == Some(PauseReason::Idle);
         let pod = self.facts.pod.as_ref();
-        let Some(pod) = pod.filter(|pod| idle && pod.grace_ends_at.is_none()) else {
+        let runs = idle && self.waiting_pod().is_none();
+        let Some(pod) = pod.filter(|pod| runs && pod.grace_ends_at.is_none()) else {
             return PauseDecision::Confirmed;
         };
         self.plan.probe_readiness = pod.ip.is_some();

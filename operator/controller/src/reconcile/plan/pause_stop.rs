@@ -16,7 +16,8 @@ impl Planner<'_> {
             .unwrap_or(PauseReason::Requested);
         self.set_pausing(by);
         self.plan.status.stopped_at = None;
-        if let Some(pod) = &self.facts.pod {
+        let waits = self.waiting_pod().is_some();
+        if let Some(pod) = self.facts.pod.as_ref().filter(|_| !waits) {
             if !self.awaits_save(pod) {
                 self.record_end_below_level(pod);
                 self.ensure_pod_deleted(pod);
@@ -24,9 +25,12 @@ impl Planner<'_> {
             return;
         }
         self.plan.status.phase = Phase::Paused;
-        self.record_end_without_save();
+        if !waits {
+            self.record_end_without_save();
+        }
         let since = self.plan.status.paused_at.get_or_insert(self.now.into()).0;
         self.stop_when_expired(since);
+        self.plan_waiting_pod(since);
     }
 
     /// Begins an automatic pause (idle timeout or maximum run time). A later reconcile deletes the

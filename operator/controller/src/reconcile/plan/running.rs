@@ -12,7 +12,7 @@ use crate::facts::{PodFacts, QuotaDecision, SourceState, WarmSupply};
 impl Planner<'_> {
     /// Plans for desired state `Running`.
     pub(super) fn plan_running(&mut self) {
-        if self.finishes_save() {
+        if self.finishes_save() || self.gives_up_waiting_pod() {
             return;
         }
         let status = &self.input.entry.status;
@@ -33,7 +33,8 @@ impl Planner<'_> {
         let cancelled = status.phase == Phase::Pausing && is_automatic;
         let pod = self.facts.pod.as_ref();
         let saves = pod.is_some_and(|pod| self.has_begun_save(pod));
-        let kept = (cancelled && !saves) || self.is_pod_of_unreported_start();
+        let waited = self.waiting_pod().is_some();
+        let kept = (cancelled && !saves) || waited || self.is_pod_of_unreported_start();
         let leftover = starts && status.phase != Phase::Pending && !kept;
         match &self.facts.pod {
             None => self.plan_missing_pod(),
@@ -51,7 +52,9 @@ impl Planner<'_> {
             Phase::Failed => condition_since(status, ConditionType::Failed, true),
             _ => None,
         };
-        let made = self.facts.pod.as_ref().and_then(PodFacts::owned_since);
+        let pod = self.facts.pod.as_ref();
+        let made = pod.filter(|pod| pod.created_in_pause.is_none());
+        let made = made.and_then(PodFacts::owned_since);
         rest.zip(made).is_some_and(|(rest, made)| made > rest)
     }
 

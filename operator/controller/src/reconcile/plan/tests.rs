@@ -10,6 +10,7 @@ mod properties;
 mod running;
 mod start;
 mod transitions;
+mod warm_resume;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use super::*;
 use crate::config::Deadlines;
 use crate::facts::{
     Container, ContainerState, IdleReport, PodFacts, PodPhase, ProbeResult, QuotaDecision,
-    StartProblem, StartProblemKind,
+    ResizeProblem, StartProblem, StartProblemKind,
 };
 use crate::reconcile::build::persistence::PersistenceObstacle;
 use crate::tests::{entry, plain};

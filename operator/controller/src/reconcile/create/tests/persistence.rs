@@ -2,6 +2,7 @@
 
 use crds::Sandbox;
 use crds::contract::persistence::{PersistenceLevel, RootMechanism};
+use crds::sandbox::PersistedState;
 use jiff::Timestamp;
 use tokio::time::advance;
 
@@ -93,7 +94,9 @@ impl Fixture {
         for _ in 0..rejections {
             self.api.fail_with(code, text);
         }
-        pod(&self.context, &self.observed(), 0).await.unwrap();
+        pod(&self.context, &self.observed(), PodParams::default())
+            .await
+            .unwrap();
         let requests = self.api.calls().len() - before;
         let observed = self.observed();
         let made = observed.facts.pod.unwrap();
@@ -153,7 +156,9 @@ async fn reason_is_read_from_the_pod_after_a_restart_of_the_controller() {
     for _ in 0..2 {
         first.api.fail_with(POD_SECURITY.0, POD_SECURITY.1);
     }
-    pod(&first.context, &first.observed(), 0).await.unwrap();
+    pod(&first.context, &first.observed(), PodParams::default())
+        .await
+        .unwrap();
     let second = Fixture::new("Memory", None);
     assert_eq!(second.observed().persistence_obstacle, None);
     let made = first.api.objects().remove(0);
@@ -172,14 +177,37 @@ async fn rejection_for_another_fault_is_reported_and_not_remembered() {
     for text in [POD_SECURITY.1, POD_SECURITY.1, POD_SECURITY.1, last] {
         fixture.api.fail_with(403, text);
     }
-    let error = pod(&fixture.context, &fixture.observed(), 0).await;
+    let error = pod(&fixture.context, &fixture.observed(), PodParams::default()).await;
     let rejection = error.unwrap_err().rejection().unwrap();
     assert_eq!((&*rejection.message, rejection.is_terminal), (last, false));
     assert_eq!(fixture.start(0, POD_SECURITY).await, (MEMORY, 1));
 
     let quota = "pods \"a\" is forbidden: exceeded quota: compute";
     fixture.api.fail_with(403, quota);
-    let error = pod(&fixture.context, &fixture.observed(), 0).await;
+    let error = pod(&fixture.context, &fixture.observed(), PodParams::default()).await;
     let rejection = error.unwrap_err().rejection().unwrap();
     assert_eq!(rejection.message, quota, "one request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_that_waits_for_a_resume_keeps_what_the_pause_has_kept() {
+    for (level, is_created) in [
+        (PersistenceLevel::Memory, false),
+        (PersistenceLevel::Root, true),
+    ] {
+        let fixture = Fixture::new("Memory", Some("Overlay"));
+        fixture.api.fail_with(POD_SECURITY.0, POD_SECURITY.1);
+        let mut observed = fixture.observed();
+        let entry = Arc::make_mut(&mut observed.entry);
+        entry.status.persisted = Some(PersistedState {
+            level,
+            ..PersistedState::default()
+        });
+        let params = PodParams {
+            created_in_pause: Some(Timestamp::UNIX_EPOCH),
+            ..PodParams::default()
+        };
+        let created = pod(&fixture.context, &observed, params).await;
+        assert_eq!(created.is_ok(), is_created, "{level:?}");
+    }
 }

@@ -91,6 +91,7 @@ fn action_text(action: &Action) -> &'static str {
         Action::IsolateNamespace => "isolates the namespace",
         Action::CreateClaim => "creates the PVC",
         Action::CreatePod { .. } => "creates the Pod",
+        Action::CreateWaitingPod { .. } => "creates a Pod that waits",
         Action::CaptureLog => "reads the log",
         Action::DeletePod {
             grace: DeletionGrace::PodDefault,

@@ -21,7 +21,7 @@ fn running() -> PlanFixture {
     fixture
 }
 
-fn rooted_pod(uid: &str) -> PodFacts {
+pub(super) fn rooted_pod(uid: &str) -> PodFacts {
     let limits = SaveLimits {
         bytes: 1 << 30,
         files: 1000,

@@ -95,13 +95,14 @@ fn deadlines() -> impl Strategy<Value = Deadlines> {
         proptest::option::weighted(0.3, seconds)
     };
     let (short, long) = (|| limit(900), || limit(4000));
-    let all = (short(), long(), long(), long(), short());
-    all.prop_map(|(idle, run, paused, stopped, start)| Deadlines {
+    let all = (short(), long(), long(), long(), short(), long());
+    all.prop_map(|(idle, run, paused, stopped, start, warm)| Deadlines {
         idle_timeout: idle,
         max_run_time: run,
         delete_paused_after: paused,
         delete_stopped_after: stopped,
         start_timeout: start,
+        warm_resume_for: warm,
     })
 }
 
@@ -156,7 +157,9 @@ fn converge(mut cluster: ClusterModel) -> TestCaseResult {
     let reached = match desired {
         _ if cluster.deleted => true,
         DesiredState::Running => phase == Phase::Running,
-        DesiredState::Paused => phase == Phase::Paused && !cluster.has_pod(),
+        DesiredState::Paused => {
+            phase == Phase::Paused && (!cluster.has_pod() || cluster.has_waiting_pod())
+        }
         DesiredState::Stopped => phase == Phase::Stopped && !cluster.has_pod(),
     };
     prop_assert!(reached, "{desired:?} was requested, not {cluster:#?}");

@@ -335,6 +335,14 @@ fn pauses() -> Vec<Row> {
         .terminating(10);
     let stopped = PlanFixture::paused().wants(Stopped);
     let expired = expiring(PlanFixture::paused()).later(HOUR);
+    let warm = PlanFixture::paused().with(|it| it.deadlines.warm_resume_for = Some(60 * MINUTE));
+    let waiting = warm.clone().with(|it| {
+        let created_in_pause = it.entry.status.paused_at.as_ref().map(|at| at.0);
+        it.facts.pod = Some(PodFacts {
+            created_in_pause,
+            ..pod()
+        });
+    });
     vec![
         ("idle: every gateway has seen the pause", seen),
         ("… and there is still no activity", confirmed(700)),
@@ -345,6 +353,9 @@ fn pauses() -> Vec<Row> {
         ("idle: `state: Paused`", paused_idle().wants(Paused)),
         ("`state: Running`", resumed()),
         ("… while the old Pod is terminating", early),
+        ("`warmResumeFor` is set", warm),
+        ("… and `state: Running`", waiting.clone().wants(Running)),
+        ("… and `warmResumeFor` has passed", waiting.later(HOUR)),
         ("`deletePausedAfter` has passed", expired),
         ("`state: Stopped`", stopped),
     ]

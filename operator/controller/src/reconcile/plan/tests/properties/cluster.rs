@@ -51,6 +51,8 @@ pub(super) struct ClusterModel {
     pub(super) controller: bool,
     next: Option<Timestamp>,
     probes: bool,
+    /// Uid of the last Pod that may have had an init message.
+    initialized: Option<String>,
     checks_idle: bool,
     /// Time of the last activity in the sandbox.
     active_at: Timestamp,
@@ -63,6 +65,9 @@ impl ClusterModel {
     pub(super) fn new(kind: ReadinessSource, deadlines: Deadlines) -> Self {
         let mut fixture = PlanFixture::new();
         fixture.deadlines = deadlines;
+        if kind != ReadinessSource::Supervised {
+            fixture.deadlines.warm_resume_for = None;
+        }
         fixture.probe.port = (kind == ReadinessSource::Port).then_some(8080);
         Self {
             fixture,
@@ -73,6 +78,7 @@ impl ClusterModel {
             controller: true,
             next: None,
             probes: false,
+            initialized: None,
             checks_idle: false,
             active_at: Timestamp::MIN,
             lose_status_write: false,
@@ -118,6 +124,12 @@ impl ClusterModel {
         self.fixture.facts.pod.is_some()
     }
 
+    /// Returns whether the Pod waits for a resume.
+    pub(super) fn has_waiting_pod(&self) -> bool {
+        let pod = self.fixture.facts.pod.as_ref();
+        pod.is_some_and(|pod| pod.waits_for_resume(self.fixture.status()))
+    }
+
     /// Starts a controller process without memory of the last one.
     pub(super) fn start_controller(&mut self) {
         if self.controller {
@@ -146,6 +158,9 @@ impl ClusterModel {
     fn plan(&mut self) -> Plan {
         let key = &self.fixture.entry.key;
         self.fixture.facts.replace_at = self.memory.earliest_replacement(key, self.fixture.now);
+        let paused_at = self.fixture.status().paused_at.as_ref().map(|at| at.0);
+        let count = paused_at.map_or(0, |at| self.memory.waiting_pods(key, at));
+        self.fixture.facts.waiting_pods = count;
         self.fixture.plan()
     }
 
@@ -154,6 +169,9 @@ impl ClusterModel {
         let plan = self.plan();
         self.check(&plan);
         self.probes = plan.probe_readiness;
+        if let Some(pod) = self.fixture.facts.pod.as_ref().filter(|_| self.probes) {
+            self.initialized = Some(pod.uid.clone());
+        }
         self.checks_idle |= plan.check_idle;
         let acts = !plan.actions.is_empty();
         if acts && std::mem::take(&mut self.fail_action) {
@@ -180,18 +198,11 @@ impl ClusterModel {
 
     fn carry_out(&mut self, action: &Action) {
         match action {
-            Action::CreatePod { restarts } => {
-                self.pods += 1;
-                self.forget_reports();
-                self.fixture.facts.pod = Some(PodFacts {
-                    uid: format!("pod-{}", self.pods),
-                    created_at: Some(self.second()),
-                    ip: None,
-                    node: None,
-                    restarts_before: *restarts,
-                    supervised: self.kind == ReadinessSource::Supervised,
-                    ..waiting_pod()
-                });
+            Action::CreatePod { restarts } => self.create_pod(*restarts, None),
+            Action::CreateWaitingPod { paused_at } => {
+                self.create_pod(0, Some(*paused_at));
+                let key = &self.fixture.entry.key;
+                self.memory.record_waiting_pod(key, *paused_at);
             }
             Action::DeletePod { grace, .. } => {
                 let ends = self.fixture.at(10);
@@ -205,6 +216,21 @@ impl ClusterModel {
             Action::DeleteSandbox => self.deleted = true,
             _ => {}
         }
+    }
+
+    fn create_pod(&mut self, restarts: u32, created_in_pause: Option<Timestamp>) {
+        self.pods += 1;
+        self.forget_reports();
+        self.fixture.facts.pod = Some(PodFacts {
+            uid: format!("pod-{}", self.pods),
+            created_at: Some(self.second()),
+            ip: None,
+            node: None,
+            restarts_before: restarts,
+            created_in_pause,
+            supervised: self.kind == ReadinessSource::Supervised,
+            ..waiting_pod()
+        });
     }
 
     fn lose_pod(&mut self) {
@@ -337,7 +363,7 @@ impl ClusterModel {
             self.reconcile();
             let after = state(&self.fixture);
             let at_rest = !matches!(self.phase(), Phase::Starting | Phase::Pausing)
-                && (!self.has_pod() || self.phase() == Phase::Running);
+                && (!self.has_pod() || self.has_waiting_pod() || self.phase() == Phase::Running);
             if self.deleted || (before == after && at_rest) {
                 return;
             }

@@ -26,6 +26,12 @@ impl ClusterModel {
                     let desired = self.desired_state();
                     assert_eq!(desired, DesiredState::Running, "a Pod is not desired");
                 }
+                Action::CreateWaitingPod { .. } => {
+                    assert_eq!(pod, None, "a second Pod");
+                    assert_eq!(self.phase(), Phase::Paused, "the pause is not written");
+                    let desired = self.desired_state();
+                    assert_eq!(desired, DesiredState::Paused, "a Pod is to run");
+                }
                 Action::DeletePod { uid, .. } => assert_eq!(Some(uid), pod.map(|p| &p.uid)),
                 Action::DeleteSandbox => assert_eq!(self.desired_state(), DesiredState::Stopped),
                 _ => {}
@@ -36,7 +42,7 @@ impl ClusterModel {
         assert_eq!(ready.as_deref() == Some("True"), runs, "{:?}", plan.status);
         match plan.status.phase {
             Phase::Running => self.check_running(plan),
-            Phase::Paused => assert_eq!(pod, None, "paused with a Pod"),
+            Phase::Paused => self.check_paused(plan),
             Phase::Failed => assert_eq!(plan.status.pod_name, None, "failed with a Pod"),
             Phase::Pausing => self.check_pausing(plan),
             _ => {}
@@ -45,6 +51,20 @@ impl ClusterModel {
         assert!(
             plan.requeue_at.is_none_or(|at| at > now),
             "{plan:#?} at {now}"
+        );
+    }
+
+    /// A paused sandbox has at most a Pod that waits, which never had an init message.
+    fn check_paused(&self, plan: &Plan) {
+        let Some(pod) = &self.fixture.facts.pod else {
+            return;
+        };
+        assert!(self.has_waiting_pod(), "paused with a Pod");
+        assert!(!plan.probe_readiness, "the waiting Pod is probed");
+        assert_ne!(
+            self.initialized.as_ref(),
+            Some(&pod.uid),
+            "paused and initialized"
         );
     }
 
@@ -69,7 +89,13 @@ impl ClusterModel {
     fn check_running(&self, plan: &Plan) {
         let facts = &self.fixture.facts;
         let pod = facts.pod.as_ref().expect("running without a Pod");
-        let desired = self.desired_state();
+        // A pause that is cancelled is in the status until the next one is written.
+        let is_cancelled = self.phase() == Phase::Pausing;
+        let desired = if is_cancelled {
+            self.fixture.entry.spec.state
+        } else {
+            self.desired_state()
+        };
         assert_eq!(desired, DesiredState::Running, "running is not desired");
         let lives = pod.grace_ends_at.is_none() && pod.phase == PodPhase::Running;
         let runs = matches!(pod.container.state, ContainerState::Running { .. });
