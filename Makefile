@@ -89,7 +89,9 @@ bench-persistence-node: ## The same on a real node with user namespaces, a new P
 	hack/image executor-criu $(RELEASE)/sandbox-executor $(TARGET_DIR)/executor.tar
 	hack/cluster run --name bench-pause --containerd-2 -- sh -euc 'hack/cluster load-image --name bench-pause $(TARGET_DIR)/executor.tar "$$(hack/image sandbox)"; \
 		EXECUTOR_INJECTION=auto SANDBOX_MEMORY_PERSISTENCE=true hack/cluster.d/with-operator $(RELEASE)/sandbox-operator hack/cluster.d/with-probes \
-		sh -euc "exec $(RELEASE)/examples/bench_persistence \$$OPERATOR_API cluster-test-key localhost/sandbox-test:1"'
+		sh -euc "exec $(RELEASE)/examples/bench_persistence \$$OPERATOR_API cluster-test-key localhost/sandbox-test:1"; \
+		SANDBOX_WARM_RESUME_FOR=10m EXECUTOR_INJECTION=auto SANDBOX_MEMORY_PERSISTENCE=true hack/cluster.d/with-operator $(RELEASE)/sandbox-operator hack/cluster.d/with-probes \
+		sh -euc "exec $(RELEASE)/examples/bench_persistence \$$OPERATOR_API cluster-test-key localhost/sandbox-test:1 waiting"'
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins

@@ -21,6 +21,8 @@ const FORKS: usize = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Times of starts and saves in the status are those of whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
+/// Time in which a Pod that waits for the resume has started.
+const WAITING_POD_START: Duration = Duration::from_secs(5);
 const MIB: u64 = 1 << 20;
 
 /// Memory of a process that cannot be compressed, and says that it is filled.
@@ -64,14 +66,23 @@ async fn main() {
             let program = PathBuf::from(binaries).join("sandbox-standalone");
             let flags = ["--memory-persistence", "--criu", criu];
             let standalone = Standalone::start_binary(&program, state.path(), &flags);
-            measure(standalone.api(), standalone.key(), "host").await;
+            let (api, key) = (standalone.api(), standalone.key());
+            measure(api, key, "host", SECOND).await;
+            measure_forks(api, key, "host").await;
         }
-        [api, key, image] => measure(api, key, image).await,
-        _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE"),
+        [api, key, image] => {
+            measure(api, key, image, SECOND).await;
+            measure_forks(api, key, image).await;
+        }
+        [api, key, image, waiting] if waiting == "waiting" => {
+            measure(api, key, image, WAITING_POD_START).await;
+        }
+        _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE [waiting]"),
     }
 }
 
-async fn measure(api: &str, key: &str, image: &str) {
+/// Measures pauses, and resumes after so long a rest.
+async fn measure(api: &str, key: &str, image: &str, rest: Duration) {
     println!("p50 (max) of {ROUNDS}, ms; ratio to the first line");
     let mut reference = None;
     for load in LOADS {
@@ -80,7 +91,7 @@ async fn measure(api: &str, key: &str, image: &str) {
         body["persistence"] = Value::from(load.level);
         body["resource_factor"] = Value::from(8);
         let session = Session::start(api, key, &body).await;
-        let (pauses, resumes, size) = load.rounds(&session).await;
+        let (pauses, resumes, size) = load.rounds(&session, rest).await;
         let [pause, resume] = [&pauses, &resumes].map(|times| times[ROUNDS / 2]);
         let (pause_0, resume_0) = *reference.get_or_insert((pause, resume));
         println!(
@@ -96,7 +107,6 @@ async fn measure(api: &str, key: &str, image: &str) {
         );
         session.stop().await;
     }
-    measure_forks(api, key, image).await;
 }
 
 /// Snapshots and forks of a sandbox with a process of 256 MiB: the times, and that for which the sandbox
@@ -143,7 +153,11 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
 
 impl BenchmarkLoad {
     /// Sorted times of pauses and of resumes, and the bytes that the last pause kept.
-    async fn rounds(&self, session: &Session) -> (Vec<Duration>, Vec<Duration>, u64) {
+    async fn rounds(
+        &self,
+        session: &Session,
+        rest: Duration,
+    ) -> (Vec<Duration>, Vec<Duration>, u64) {
         if self.memory > 0 {
             session.write("/workspace/holder.py", HOLDER).await;
             let start = format!(
@@ -170,7 +184,7 @@ impl BenchmarkLoad {
             pauses.push(begin.elapsed());
             assert_eq!(info["persisted"]["level"], self.level, "{info}");
             size = info["persisted"]["size"].as_u64().unwrap_or(0);
-            sleep(SECOND).await;
+            sleep(rest).await;
             let begin = Instant::now();
             session.resume().await;
             let info = until(session, |info| info["pod_status"] == "Ready").await;
