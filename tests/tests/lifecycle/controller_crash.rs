@@ -126,8 +126,11 @@ impl Scenario {
 
     fn level(self) -> PersistenceLevel {
         match self {
-            Self::SavedPause | Self::SavedResume | Self::SavedIdlePause => PersistenceLevel::Root,
-            Self::WarmPause | Self::WarmResume => PersistenceLevel::Root,
+            Self::SavedPause
+            | Self::SavedResume
+            | Self::SavedIdlePause
+            | Self::WarmPause
+            | Self::WarmResume => PersistenceLevel::Root,
             _ => PersistenceLevel::Workspace,
         }
     }
