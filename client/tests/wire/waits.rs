@@ -122,7 +122,7 @@ async fn build_is_reported_once_per_status() {
     let mut steps = Vec::new();
     let build = client
         .wait_build("b", &mut |step| {
-            steps.push((step.status, step.message.clone()))
+            steps.push((step.status, step.message.clone()));
         })
         .await;
     assert_eq!(build.unwrap().status, "SUCCESS");

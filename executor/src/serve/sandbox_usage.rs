@@ -138,11 +138,11 @@ mod tests {
         root
     }
 
-    fn load(cpu_seconds: f64, used: u64, limit: Option<u64>) -> Option<Load> {
-        Some(Load {
+    fn load(cpu_seconds: f64, used: u64, limit: Option<u64>) -> Load {
+        Load {
             cpu_seconds,
             memory: Memory { used, limit },
-        })
+        }
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             ("memory.stat", "anon 600\ninactive_file 300\n"),
             ("cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
         ]);
-        assert_eq!(second_version(two.path()), load(2.5, 700, None));
+        assert_eq!(second_version(two.path()), Some(load(2.5, 700, None)));
         assert_eq!(first_version(two.path()), None);
         let one = group(&[
             ("memory/memory.usage_in_bytes", "1000\n"),
@@ -165,13 +165,13 @@ mod tests {
             ("cpuacct/cpuacct.usage", "1500000000\n"),
         ]);
         assert_eq!(second_version(one.path()), None);
-        assert_eq!(first_version(one.path()), load(1.5, 700, Some(4096)));
+        assert_eq!(first_version(one.path()), Some(load(1.5, 700, Some(4096))));
         fs::write(
             one.path().join("memory/memory.limit_in_bytes"),
             "9223372036854771712\n",
         )
         .unwrap();
-        assert_eq!(first_version(one.path()), load(1.5, 700, None));
+        assert_eq!(first_version(one.path()), Some(load(1.5, 700, None)));
     }
 
     #[test]

@@ -39,17 +39,15 @@ struct Measured {
 
 pub(crate) async fn run(client: &Client, args: &Args) -> Result<(), Failure> {
     let measured = measure(client, runtimes(client, &args.names).await?).await;
-    print(match args.output {
-        Some(format @ (Format::Json | Format::Yaml)) => {
-            let entries: Vec<_> = measured.iter().map(Measured::entry).collect();
-            document(&json!({"sandboxes": entries}), format)?
-        }
-        _ => {
-            let mut table = Table::new(&["NAME", "UP", "IDLE", "CPU", "MEMORY", "DISK", "PLUGINS"]);
-            measured.into_iter().for_each(|one| table.row(one.row()));
-            table.render()
-        }
-    })
+    if let Some(format @ (Format::Json | Format::Yaml)) = args.output {
+        let entries: Vec<_> = measured.iter().map(Measured::entry).collect();
+        return print(document(&json!({"sandboxes": entries}), format)?);
+    }
+    let mut table = Table::new(&["NAME", "UP", "IDLE", "CPU", "MEMORY", "DISK", "PLUGINS"]);
+    for one in measured {
+        table.row(one.row());
+    }
+    print(table.render())
 }
 
 /// Reads all sandboxes, and again a second later: the use of the CPU is a difference.

@@ -79,8 +79,8 @@ pub(super) fn shrink(pod: &mut Pod, idle: &ResourceRequirements) {
 const WAITING_REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "64Mi")];
 
 /// Lowers the requests of a Pod that waits for a resume. Limits stay those of the sandbox, because a
-/// restore needs the memory at once. A Pod that its template has given other resources, or whose `QoS`
-/// class would change, keeps them.
+/// restore needs the memory at once. A Pod that its template has given other resources, or whose
+/// class of service would change, keeps them.
 pub(crate) fn lower_requests(pod: &mut Pod, full: &ResourceRequirements) {
     let spec = pod.spec.as_ref();
     let mut containers = spec.iter().flat_map(|spec| &spec.containers);

@@ -67,13 +67,13 @@ async fn copy(
     loop {
         let (read, bytes) = match &mut borrowed {
             None => (from.read(&mut small).await?, &small[..]),
-            Some(buffer) => match timeout(LARGE_IDLE, from.read(&mut buffer.bytes)).await {
-                Ok(read) => (read?, &buffer.bytes[..]),
-                Err(_) => {
+            Some(buffer) => {
+                let Ok(read) = timeout(LARGE_IDLE, from.read(&mut buffer.bytes)).await else {
                     borrowed = None;
                     continue;
-                }
-            },
+                };
+                (read?, &buffer.bytes[..])
+            }
         };
         if read == 0 {
             return to.shutdown().await;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     async fn send(from: &mut DuplexStream, to: &mut DuplexStream, count: usize) {
-        let sent: Vec<u8> = (0..count).map(|at| (at % 251) as u8).collect();
+        let sent: Vec<u8> = (0..=250).cycle().take(count).collect();
         from.write_all(&sent).await.unwrap();
         let mut received = vec![0; count];
         to.read_exact(&mut received).await.unwrap();
