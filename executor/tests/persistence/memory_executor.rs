@@ -95,7 +95,7 @@ fn serve(volumes: &Volumes, port: u16, flags: &[&str]) -> Init {
     init
 }
 
-/// What a script leaves behind, in the session of the shell and in one without its leader.
+/// Programs that a script leaves behind, in the session of the shell and in one without its leader.
 const ORPHANS: &str =
     "(sleep 1001 &); setsid bash -c 'sleep 1002 &'; until pgrep -f '^sleep 1002'; do :; done";
 /// Their numbers, parents and sessions.
