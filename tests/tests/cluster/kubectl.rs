@@ -19,7 +19,10 @@ async fn columns_show_phase_pool_and_url() {
     assert_eq!(words(&table, 0), ["NAME", "PHASE", "READY", "POOL", "AGE"]);
     assert_eq!(words(&table, 1)[..4], ["a", "Running", "True", "p"]);
     let table = ns.kubectl("get sandboxes -o wide");
-    assert_eq!(words(&table, 0)[5..], ["URL", "REASON", "NODE", "KEPT"]);
+    assert_eq!(
+        words(&table, 0)[5..],
+        ["URL", "REASON", "NODE", "KEPT", "RESTORED", "INCARNATION"]
+    );
     let last = [&*status.url.unwrap(), "Ready", "node"];
     assert_eq!(words(&table, 1)[5..], last);
     let table = ns.kubectl("get sbxp -o wide");

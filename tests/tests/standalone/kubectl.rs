@@ -26,7 +26,7 @@ fn kubectl_applies_waits_pauses_and_deletes_the_sample() {
     let columns: Vec<_> = header.split_whitespace().collect();
     assert_eq!(
         columns.join(" "),
-        "NAME PHASE READY POOL AGE URL REASON NODE KEPT"
+        "NAME PHASE READY POOL AGE URL REASON NODE KEPT RESTORED INCARNATION"
     );
     assert!(row.starts_with("demo   Running   True"), "{table}");
     assert!(row.contains("http://"), "{table}");
