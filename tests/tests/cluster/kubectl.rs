@@ -23,7 +23,8 @@ async fn columns_show_phase_pool_and_url() {
         words(&table, 0)[5..],
         ["URL", "REASON", "NODE", "KEPT", "RESTORED", "INCARNATION"]
     );
-    let last = [&*status.url.unwrap(), "Ready", "node"];
+    // Nothing is kept or restored yet.
+    let last = [&*status.url.unwrap(), "Ready", "node", "1"];
     assert_eq!(words(&table, 1)[5..], last);
     let table = ns.kubectl("get sbxp -o wide");
     let columns = ["NAME", "IMAGE", "REPLICAS", "READY", "CLAIMED", "AGE"];
