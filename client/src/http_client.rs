@@ -22,11 +22,17 @@ const MAX_DETAIL_CHARS: usize = 2000;
 pub(crate) fn build(settings: &Settings) -> Result<reqwest::Client, Error> {
     // Another part of the process may have done it.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let kept = if settings.keep_connections {
+        usize::MAX
+    } else {
+        0
+    };
     let builder = || {
         let builder = reqwest::Client::builder()
             .user_agent(concat!("sandbox-client/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_keepalive(TCP_KEEPALIVE)
+            .pool_max_idle_per_host(kept)
             .redirect(reqwest::redirect::Policy::none())
             .http1_only();
         match (settings.connect_to, settings.url.host_str()) {

@@ -26,6 +26,9 @@ pub struct Settings {
     pub recovery_timeout: Duration,
     /// Resume a sandbox that was paused on request when a call of it gets 503.
     pub resume_paused: bool,
+    /// Keep connections for later calls. A call on one that a restarted gateway has closed can fail, if
+    /// it may not be repeated.
+    pub keep_connections: bool,
     /// Address that leads to the gateway, such as a forwarded port. The host of its URL is not looked
     /// up then, and sandboxes are called below that URL as well.
     pub connect_to: Option<SocketAddr>,
@@ -55,6 +58,7 @@ impl Settings {
             retry_timeout: Duration::from_secs(20),
             recovery_timeout: Duration::from_mins(3),
             resume_paused: true,
+            keep_connections: true,
             connect_to: None,
         })
     }

@@ -118,8 +118,8 @@ impl Session {
     }
 }
 
-/// A client that repeats nothing and reaches sandboxes below the URL of the API: names of tests do not
-/// resolve.
+/// A client that repeats nothing, keeps no connection to a server that a test may restart, and reaches
+/// sandboxes below the URL of the API: names of tests do not resolve.
 pub fn client(base: &str, api_key: &str) -> Client {
     let mut settings = Settings::new(base, api_key).expect("settings");
     let uri: Uri = base.parse().expect("a URL");
@@ -129,5 +129,6 @@ pub fn client(base: &str, api_key: &str) -> Client {
     settings.retry_timeout = Duration::ZERO;
     settings.recovery_timeout = Duration::ZERO;
     settings.resume_paused = false;
+    settings.keep_connections = false;
     Client::new(settings).expect("a client")
 }
