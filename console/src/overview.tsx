@@ -70,7 +70,7 @@ function About({ runtime }: { runtime: Runtime }) {
     const size = persisted.size ? `, ${bytes(persisted.size)}` : "";
     rows.push(["Last pause kept", `${persisted.level}${size}${persisted.reason ? ` (${persisted.reason})` : ""}`]);
   }
-  if (restored) rows.push(["Last start restored", `${restored.level}${restored.reason ? ` (${restored.reason})` : ""}`]);
+  if (restored) rows.push(["Restored", `${restored.level}${restored.reason ? ` (${restored.reason})` : ""}`]);
   return <Facts rows={rows} />;
 }
 
@@ -159,31 +159,26 @@ function stages(runtime: Runtime): [at: string, text: string][] {
   });
 }
 
+/** Stages of the last start, and changes since the page was opened, the newest first. */
 function Timeline({ runtime }: { runtime: Runtime }) {
-  const changes = history(runtime.runtime_id);
+  const entries: { at: string; text: string; status?: string }[] = [
+    ...stages(runtime).map(([at, text]) => ({ at, text })),
+    ...history(runtime.runtime_id),
+  ];
+  entries.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
   return (
     <section class="card">
       <h2>Changes</h2>
       <ol class="timeline">
-        {[...changes].reverse().map((change, at) => (
-          <li key={changes.length - at}>
-            <time dateTime={change.at} title={time(change.at)}>
-              {new Date(change.at).toLocaleTimeString()}
+        {entries.reverse().map(({ at, text, status }, index) => (
+          <li key={entries.length - index}>
+            <time dateTime={at} title={time(at)}>
+              {new Date(at).toLocaleTimeString()}
             </time>
-            <Status value={change.status} />
-            {change.text !== change.status && <span>{change.text}</span>}
+            {status ? <Status value={status} /> : <span class="stage">{text}</span>}
+            {status && text !== status && <span>{text}</span>}
           </li>
         ))}
-        {stages(runtime)
-          .map(([at, text]) => (
-            <li key={text}>
-              <time dateTime={at} title={time(at)}>
-                {new Date(at).toLocaleTimeString()}
-              </time>
-              <span>{text}</span>
-            </li>
-          ))
-          .reverse()}
       </ol>
     </section>
   );

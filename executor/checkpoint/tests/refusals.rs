@@ -180,28 +180,21 @@ os.waitpid(child, 0)
 ";
 
 fn run_unsupported(folder: &Path) {
-    let mut tree = start_tree(folder, BYTES, &["python3", "-c", SECCOMP]);
-    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
-    assert!(matches!(error.reason, FailureReason::SeccompFilter));
-    end(tree);
-    let mut tree = start_tree(folder, BYTES, &["python3", "-c", WATCH]);
-    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
-    assert!(matches!(error.reason, FailureReason::WatchedFiles));
-    end(tree);
-    let mut tree = start_tree(folder, BYTES, &["python3", "-c", IO_URING]);
-    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
-    assert!(matches!(error.reason, FailureReason::IoUring));
-    end(tree);
+    let python = |script| ["python3", "-c", script];
     let nested = ["unshare", "--user", "--net"];
-    let mut tree = start_tree(folder, BYTES, &nested);
-    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
-    assert!(matches!(error.reason, FailureReason::NestedNamespaces));
-    end(tree);
-    // The last one: the innermost process of the tree outlives its tracer.
-    let mut tree = start_tree(folder, BYTES, &["python3", "-c", TRACE]);
-    let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
-    assert!(matches!(error.reason, FailureReason::Traced));
-    end(tree);
+    // The traced one is the last: the innermost process of the tree outlives its tracer.
+    for (prefix, expected) in [
+        (python(SECCOMP), "SeccompFilter"),
+        (python(WATCH), "WatchedFiles"),
+        (python(IO_URING), "IoUring"),
+        (nested, "NestedNamespaces"),
+        (python(TRACE), "Traced"),
+    ] {
+        let mut tree = start_tree(folder, BYTES, &prefix);
+        let error = fail_to_dump(folder, &mut tree, &mut agree, |_| {});
+        assert_eq!(format!("{:?}", error.reason), expected);
+        end(tree);
+    }
 }
 
 #[test]

@@ -154,10 +154,13 @@ impl ContainerRunner<'_> {
         Ok(process)
     }
 
-    /// The image, with the progress of its pull as the message of the waiting container.
+    /// The image, with the progress of its pull as the message of the waiting container. A stop does not
+    /// wait for the pull.
     async fn image(&self) -> Result<Image, ContainerStartError> {
         let report = |message| self.report_waiting(message);
-        Ok(self.pod.image(self.container, report).await?)
+        let image = self.pod.image(self.container, report);
+        let image = self.stop.soft.run_until_cancelled(image).await;
+        Ok(image.ok_or(ContainerStartError::Stopped)??)
     }
 
     /// The right to a kept root, if the container has one. A permit for starts is not held meanwhile.
