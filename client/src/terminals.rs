@@ -69,7 +69,7 @@ struct List {
 }
 
 impl Default for NewTerminal {
-    /// A login shell in a terminal of the usual size.
+    /// The shell of the user in a terminal of the usual size.
     fn default() -> Self {
         Self {
             command: Vec::new(),
