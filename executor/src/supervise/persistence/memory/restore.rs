@@ -32,7 +32,7 @@ impl MemoryStore {
     /// Lets the saved processes go on, and returns their root, a child of this process. Without
     /// their files, and after an error, nothing of them runs, now or later. `None` if there are
     /// neither files nor processes.
-    pub(super) fn restore(
+    pub(in crate::supervise::persistence) fn restore(
         &self,
         access: &StateAccess,
         init: &Init,
@@ -56,7 +56,7 @@ impl MemoryStore {
     }
 
     /// Lets the processes of a snapshot go on, which stays as it is.
-    pub(super) fn restore_copy(
+    pub(in crate::supervise::persistence) fn restore_copy(
         &self,
         snapshot: &Store,
         access: &StateAccess,
