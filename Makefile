@@ -19,7 +19,7 @@ run: ## Build the programs and start the operator on this machine, without a clu
 	$(DEV)/sandbox-standalone --state-dir $(STATE) $(ARGS)
 
 test: ## Install what the tests need, then run all of them, a real cluster included
-	hack/install base browser cluster criu h2spec images monitoring
+	hack/install base browser cluster criu h2spec images monitoring shells
 	hack/test
 
 test-cluster: ## Run the tests that need a real Kubernetes: it is started, used and removed
@@ -27,7 +27,7 @@ test-cluster: ## Run the tests that need a real Kubernetes: it is started, used 
 	hack/test-cluster
 
 test-long: ## Run all tests at full size: 10 000 starts, a day of faults with 1 000 sandboxes, gigabytes, streams of an hour
-	hack/install base browser cluster criu h2spec images monitoring
+	hack/install base browser cluster criu h2spec images monitoring shells
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 LONG_TESTS=1 NEXTEST_PROFILE=long hack/test
 
 lint: ## Check format, lints, import cycles, references and wording, and that console/dist is built from its source
