@@ -5,21 +5,25 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, io};
 
+/// Relative to this package, where Cargo runs this program. No absolute path is kept: build results
+/// may be shared by several checkouts.
+const DIST: &str = "../../console/dist";
+
 fn main() -> io::Result<()> {
-    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../console/dist");
-    let dist = dist.canonicalize()?;
-    println!("cargo::rerun-if-changed={}", dist.display());
+    println!("cargo::rerun-if-changed={DIST}");
     let mut names = Vec::new();
-    for entry in fs::read_dir(&dist)? {
+    for entry in fs::read_dir(DIST)? {
         let name = entry?.file_name().into_string();
         names.push(name.map_err(|_| io::ErrorKind::InvalidData)?);
     }
     names.sort();
-    let dist = dist.to_str().ok_or(io::ErrorKind::InvalidData)?;
     let mut list = String::from("&[\n");
     for name in names {
-        let path = format!("{dist}/{name}");
-        let _ = writeln!(list, "({name:?}, include_bytes!({path:?})),");
+        let path = format!("/{DIST}/{name}");
+        let _ = writeln!(
+            list,
+            "({name:?}, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),"
+        );
     }
     list.push(']');
     let out = env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?;
