@@ -29,6 +29,9 @@ pub(crate) enum Command {
     /// Check that a root with changes on the volume at DIRECTORY can be mounted here
     #[command(hide = true)]
     CheckRootOverlay { directory: PathBuf },
+    /// Check that processes can be saved at DIRECTORY here, and go on
+    #[command(hide = true)]
+    CheckProcesses { directory: PathBuf },
     /// Run as PID 1: wait for the init message, then run its command
     Supervise(Box<SuperviseOptions>),
     /// Run the root of a process tree that can be saved

@@ -67,6 +67,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             supervise::check_root_overlay(&directory)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::CheckProcesses { directory } => {
+            supervise::check_processes(&directory)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Supervise(options) => {
             system::hide_from_own_user();
             log::to_stderr(false);

@@ -54,7 +54,7 @@ mod snapshot_calls;
 mod snapshots;
 pub(crate) mod tree_root;
 
-pub(crate) use self::persistence::check_root_overlay;
+pub(crate) use self::persistence::{check_processes, check_root_overlay};
 
 const LIMITS: Limits = Limits {
     connections: 64,

@@ -2,6 +2,7 @@
 //! section 11).
 
 mod archive;
+mod check_processes;
 mod containers;
 mod memory;
 mod memory_executor;

@@ -184,6 +184,8 @@ impl BenchmarkLoad {
             pauses.push(begin.elapsed());
             assert_eq!(info["persisted"]["level"], self.level, "{info}");
             size = info["persisted"]["size"].as_u64().unwrap_or(0);
+            // A Pod that still ends would delay its successor.
+            until(session, |info| info["pausing"] != true).await;
             sleep(rest).await;
             let begin = Instant::now();
             session.resume().await;

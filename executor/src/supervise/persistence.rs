@@ -32,6 +32,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::archive::ArchiveRoot;
 use self::error::StateError;
+pub(crate) use self::memory::check as check_processes;
 use self::overlay::OverlayRoot;
 pub(crate) use self::overlay::check as check_root_overlay;
 use self::processes::ProcessState;

@@ -39,7 +39,7 @@ pub(super) const CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+chown,+dac_over
     +fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+sys_chroot";
 
 /// The fewest capabilities for a tree of several users without a user namespace.
-const HOST_CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,\
+pub(super) const HOST_CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,\
     +kill";
 
 /// Files that containers of one sandbox share.

@@ -5,6 +5,7 @@
 
 mod image_volumes;
 mod keeper;
+mod memory;
 mod probe_pod;
 mod record;
 mod record_store;
@@ -21,7 +22,12 @@ use crate::context::Context;
 use keeper::KeptProbe;
 
 /// Probes whose answers outlive the leader.
-const KEPT: [KeptProbe; 2] = [root_overlays::PROBE, user_namespaces::PROBE];
+const KEPT: [KeptProbe; 4] = [
+    root_overlays::PROBE,
+    user_namespaces::PROBE,
+    memory::IN_USER_NAMESPACE,
+    memory::WITH_HOST_USERS,
+];
 
 /// Reads what the leaders before found out, and reports it. Without it, the first Pods of a new leader
 /// would have less isolation, and would not go on with what Pods of the leader before have saved.

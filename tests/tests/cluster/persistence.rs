@@ -207,19 +207,20 @@ async fn crash_keeps_files_of_the_last_pause_and_runs_no_process_twice() {
 
 /// Mechanism that the controller has found out to work.
 pub(crate) async fn best_mechanism(ns: &TestNamespace) -> RootMechanism {
-    let records = ns.api::<ConfigMap>();
-    let records = records.get_opt("sandbox-operator-cluster-probes").await;
-    let records = records
-        .unwrap()
-        .and_then(|map| map.data)
-        .unwrap_or_default();
-    let record = records.get("root_overlays").map(String::as_str);
-    let record: Value = serde_json::from_str(record.unwrap_or("{}")).unwrap();
-    if record["works"] == true {
+    if probe_record(ns, "root_overlays").await["works"] == true {
         RootMechanism::Overlay
     } else {
         RootMechanism::Archive
     }
+}
+
+/// What a probe of the controller has found out, or null.
+pub(crate) async fn probe_record(ns: &TestNamespace, probe: &str) -> Value {
+    let records = ns.api::<ConfigMap>();
+    let records = records.get_opt("sandbox-operator-cluster-probes").await;
+    let records = records.unwrap().and_then(|map| map.data);
+    let record = records.and_then(|mut records| records.remove(probe));
+    record.map_or(Value::Null, |record| serde_json::from_str(&record).unwrap())
 }
 
 /// The supervisor has capabilities, and withholds them from the command.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::cli_tools::{apply, kubectl_words, manifest, try_kubectl, until};
 
 use crate::installation::IMAGE;
-use crate::persistence::best_mechanism;
+use crate::persistence::{best_mechanism, probe_record};
 use crate::test_namespace::TestNamespace;
 
 const NO_MEMORY: &str =
@@ -18,6 +18,8 @@ const NO_ROOT: &str = "Pod Security or another policy of the namespace rejects P
 const NO_OVERLAY: &str = "the changed files are in an overlay on the volume, and Pod Security or \
     another policy of the namespace rejects Pods that can mount it";
 const OTHER_USER: &str = "changed files can only be read by a sandbox that starts as user 0";
+
+const PROBES: &str = "sandbox-operator-cluster-probes";
 
 /// Level, mechanism of the volume, and the reason why it is less than asked for.
 type Kept = (
@@ -69,6 +71,25 @@ async fn assert_kept(ns: &TestNamespace, name: &str, (level, mechanism, reason):
     let file = ns.exec(status.pod_name.as_deref().unwrap(), "cat /tmp/kept || true");
     let is_kept = level > PersistenceLevel::Workspace;
     assert_eq!(file == "kept", is_kept, "{}: {file}", ns.namespace);
+}
+
+/// The controller has tried both kinds of Pods that save processes, and kept the answers.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn persistence_ladder_that_probes_found() {
+    let ns = TestNamespace::of_gateway().await;
+    let has_namespaces = best_mechanism(&ns).await == RootMechanism::Overlay;
+    for (probe, works) in [
+        ("memory_with_host_users", true),
+        ("memory_in_user_namespaces", has_namespaces),
+    ] {
+        let read =
+            format!("get configmap {PROBES} -o jsonpath={{.data.{probe}}} --ignore-not-found");
+        until(probe, || !ns.kubectl(&read).is_empty());
+        let record = probe_record(&ns, probe).await;
+        assert_eq!(record["works"], works, "{probe}: {record}");
+        assert_eq!(record["reason"].is_null(), works, "{probe}: {record}");
+    }
 }
 
 #[tokio::test]

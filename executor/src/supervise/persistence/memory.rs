@@ -1,6 +1,7 @@
 //! Level `Memory`: the processes of the command on the volume, in one encrypted archive of CRIU. The
 //! next start uses it or discards it, so that no state ever runs twice.
 
+mod check;
 mod meta;
 mod newer;
 mod restore;
@@ -20,6 +21,7 @@ use crds::contract::persistence::{SaveLimits, StateAccess};
 use rustix::process::Pid;
 use tokio::time::Instant;
 
+pub(crate) use self::check::check;
 use self::meta::MemoryMeta;
 use self::shared_files::SharedFiles;
 use super::deadline::Deadline;

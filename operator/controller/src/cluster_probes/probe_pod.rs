@@ -2,17 +2,20 @@
 //! their namespace demand.
 
 use k8s_openapi::api::core::v1::{
-    Container, LocalObjectReference, Pod, PodSpec, SeccompProfile, SecurityContext,
+    Capabilities, Container, EmptyDirVolumeSource, LocalObjectReference, Pod, PodSpec,
+    SeccompProfile, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::config::ControllerConfig;
 use crate::reconcile::build::init_container::{
-    NON_ROOT_UID, minimal_container, restricted_security_context,
+    NON_ROOT_UID, PROGRAM, minimal_container, restricted_security_context,
 };
 
 /// Seconds after which the kubelet ends the Pod, if its controller has died.
 const DEADLINE_SECONDS: i64 = 300;
+/// Mount point of the volume for a check of the executor.
+const DIRECTORY: &str = "/volume";
 
 /// A Pod with this name: the same for every leader, so that the next one finds what the last left.
 pub(super) fn pod(name: &str, spec: PodSpec) -> Pod {
@@ -63,4 +66,48 @@ pub(super) fn spec(config: &ControllerConfig) -> PodSpec {
         priority_class_name: settings.priority_class.clone(),
         ..PodSpec::default()
     }
+}
+
+/// Spec of a Pod that runs a check of the executor with privileges of a supervisor, on a volume.
+pub(super) fn check_spec(
+    config: &ControllerConfig,
+    check: &str,
+    capabilities: &[&str],
+    seccomp: &str,
+) -> PodSpec {
+    let mut container = container(config, PROGRAM);
+    container.command = Some([PROGRAM, check, DIRECTORY].map(Into::into).into());
+    container.security_context = Some(SecurityContext {
+        run_as_user: Some(0),
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".into()]),
+            add: Some(capabilities.iter().copied().map(Into::into).collect()),
+        }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: seccomp.into(),
+            localhost_profile: None,
+        }),
+        ..SecurityContext::default()
+    });
+    container.volume_mounts = Some(vec![VolumeMount {
+        name: "volume".into(),
+        mount_path: DIRECTORY.into(),
+        ..VolumeMount::default()
+    }]);
+    PodSpec {
+        containers: vec![container],
+        volumes: Some(vec![Volume {
+            name: "volume".into(),
+            empty_dir: Some(EmptyDirVolumeSource::default()),
+            ..Volume::default()
+        }]),
+        ..spec(config)
+    }
+}
+
+/// Reason if the API server has created a Pod without the user namespace that it asks for.
+pub(super) fn dropped_user_namespace(pod: &Pod) -> Option<&'static str> {
+    let kept = pod.spec.as_ref()?.host_users == Some(false);
+    (!kept).then_some("the API server drops hostUsers")
 }

@@ -1,6 +1,6 @@
 //! The probe for user namespaces of Pods (`docs/decisions/114-user-namespaces-by-default.md`).
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, PodSpec, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
 
 use super::keeper::KeptProbe;
 use super::probe_pod;
@@ -46,13 +46,8 @@ fn user_namespace_probe(config: &ControllerConfig) -> Probe {
     };
     Probe {
         pod: probe_pod::pod(POD, spec),
-        dropped,
+        dropped: probe_pod::dropped_user_namespace,
     }
-}
-
-fn dropped(pod: &Pod) -> Option<&'static str> {
-    let kept = pod.spec.as_ref()?.host_users == Some(false);
-    (!kept).then_some("the API server drops hostUsers")
 }
 
 #[cfg(test)]
@@ -63,6 +58,7 @@ mod tests {
     #[test]
     fn probe_pod_is_restricted_and_has_a_user_namespace() {
         let mut pod = user_namespace_probe(&config()).pod;
+        let dropped = probe_pod::dropped_user_namespace;
         assert_eq!(dropped(&pod), None);
         insta::assert_yaml_snapshot!(pod);
         pod.spec.as_mut().unwrap().host_users = None;

@@ -41,7 +41,7 @@ pub(crate) const OVERLAY: &[&str] = &[
 
 /// Capabilities of a supervisor that saves and restores processes of all users, with files that have
 /// no path and connections within the Pod.
-const MEMORY: &[&str] = &[
+pub(crate) const MEMORY: &[&str] = &[
     "CHECKPOINT_RESTORE",
     "CHOWN",
     "DAC_OVERRIDE",
