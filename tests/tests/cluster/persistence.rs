@@ -214,7 +214,7 @@ pub(crate) async fn best_mechanism(ns: &TestNamespace) -> RootMechanism {
     }
 }
 
-/// What a probe of the controller has found out, or null.
+/// Stored answer of a probe of the controller, or null.
 pub(crate) async fn probe_record(ns: &TestNamespace, probe: &str) -> Value {
     let records = ns.api::<ConfigMap>();
     let records = records.get_opt("sandbox-operator-cluster-probes").await;
