@@ -109,7 +109,7 @@ async fn uninstall_leaves_the_data(release: &Release) {
     release.helm("install", &[]);
     assert_eq!(api_key(), key);
     let id = upgrade::sandbox();
-    let info = release.client().runtime(&id).await.unwrap();
+    let info = release.client().runtime(id).await.unwrap();
     assert!(info.is_ready(), "{info:?}");
 }
 

@@ -1,4 +1,4 @@
-//! HTTPRoute of the gateway, and what the Gateways say of it.
+//! `HTTPRoute` of the gateway, and what the Gateways say of it.
 
 use serde_json::Value;
 

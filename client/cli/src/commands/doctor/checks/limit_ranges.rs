@@ -1,4 +1,4 @@
-//! LimitRanges of the namespace of sandboxes, as the API server applies them to a sandbox of the chart's
+//! `LimitRange`s of the namespace of sandboxes, as the API server applies them to a sandbox of the chart's
 //! defaults.
 
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::super::facts::{Facts, Resource, name_of};
 use super::super::finding::{Outcome, failed, skipped};
 use super::sandbox_needs::{Amounts, Needs, SandboxNeeds, amounts, is_more};
 
-/// An object that a LimitRange judges.
+/// An object that a `LimitRange` judges.
 struct Subject {
     name: &'static str,
     needs: Needs,

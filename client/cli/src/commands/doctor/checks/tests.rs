@@ -31,7 +31,7 @@ fn policy(component: &str) -> Value {
         "spec": {"podSelector": {"matchLabels": {"app.kubernetes.io/component": component}}}})
 }
 
-/// The ConfigMap of the controller's probes.
+/// The `ConfigMap` of the controller's probes.
 fn probe_records(user_namespaces: bool, root_overlays: bool) -> Value {
     let record = |works: bool| {
         let mut record = json!({"works": works, "probedAt": "2026-01-31T11:00:00Z", "pod": "a"});
@@ -536,7 +536,7 @@ fn limit_range_that_sandboxes_keep_to_is_no_problem() {
     assert_eq!(problems(&facts), []);
 }
 
-/// An HTTPRoute of the release with one parent, and these conditions.
+/// An `HTTPRoute` of the release with one parent, and these conditions.
 fn http_route(conditions: &Value) -> Value {
     let parent = json!({"name": "public", "namespace": "gateways"});
     let backend = json!({"name": "sandbox-operator-gateway", "port": 5000});
