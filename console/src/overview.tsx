@@ -101,7 +101,8 @@ function Live({ runtime, sandbox }: { runtime: Runtime; sandbox: SandboxApi }) {
   if (info?.plugins.some(([name]) => name === "browser")) {
     links.push(["Browser", `${portUrl(runtime, "browser")}?session_api_key=${key}`]);
   }
-  for (const [url, port] of Object.entries(runtime.work_hosts)) links.push([`Port ${port}`, url]);
+  // Below a path, relative links of an application need the slash.
+  for (const [url, port] of Object.entries(runtime.work_hosts)) links.push([`Port ${port}`, url.replace(/\/?$/, "/")]);
   const rows: [string, ComponentChildren][] = [];
   if (info?.idle != null) rows.push(["Idle", info.idle < 1 ? "busy now" : `for ${duration(info.idle)}`]);
   if (info?.uptime != null) rows.push(["Server up", `for ${duration(info.uptime)}`]);

@@ -6,10 +6,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use client::{Client, StartRequest};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::cli_tools::{kubectl, kubectl_words, try_kubectl};
-use tests::clients::{HttpClient, text};
+use tests::session::client;
 use tokio::time::{Instant, sleep};
 
 const IMAGE: &str = "localhost/sandbox-node:1";
@@ -60,8 +61,7 @@ struct Times {
 }
 
 struct Bench {
-    api: HttpClient,
-    url: String,
+    client: Client,
     command: Value,
 }
 
@@ -69,8 +69,7 @@ impl Bench {
     fn new() -> Self {
         let url = std::env::var("OPERATOR_API").expect("hack/cluster.d/with-operator sets it");
         Self {
-            api: HttpClient::unpooled(&[("X-API-Key", "cluster-test-key")]),
-            url,
+            client: client(&url, "cluster-test-key"),
             command: json!([
                 "/openhands/micromamba/bin/micromamba",
                 "run",
@@ -132,23 +131,18 @@ impl Bench {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let session = format!("bench-{}-{number}", std::process::id());
-        let body = json!({
+        let request: StartRequest = serde_json::from_value(json!({
             "session_id": session, "image": IMAGE, "command": self.command,
             "working_dir": "/openhands/code/", "environment": {"SESSION": session},
-        });
+        }))
+        .unwrap();
         let begin = Instant::now();
-        let started = self.api.post(&format!("{}/start", self.url), &body).await;
+        let info = self.client.start(&request).await.unwrap();
         let accepted = begin.elapsed();
-        let info = started.body;
-        let key = text(&info, "session_api_key");
-        let sandbox = HttpClient::unpooled(&[("X-Session-API-Key", &key)]);
-        let run = json!({"action": {"action": "run", "args": {"command": action}}});
-        let url = format!("{}/execute_action", text(&info, "url"));
+        let sandbox = self.client.sandbox(info);
         let answer = async || loop {
-            let answer = sandbox.post(&url, &run).await;
-            if answer.status == 200 {
-                let code = &answer.body["extras"]["metadata"]["exit_code"];
-                assert_eq!(code, 0, "{}", answer.body);
+            if let Ok(said) = sandbox.run(action).await {
+                assert_eq!(said.exit_code(), Some(0), "{said:?}");
                 return;
             }
             sleep(Duration::from_millis(2)).await;

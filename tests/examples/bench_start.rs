@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tests::clients::{HttpClient, text};
+use tests::first_action::start_and_act;
+use tests::session::client;
 use tests::standalone::Standalone;
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ async fn starts(binaries: &Path, flags: &[&str]) -> Vec<Duration> {
     let state = tempfile::tempdir().unwrap();
     let program = binaries.join("sandbox-standalone");
     let standalone = Standalone::start_binary(&program, state.path(), flags);
-    let api = HttpClient::unpooled(&[("X-API-Key", standalone.key())]);
+    let client = client(standalone.api(), standalone.key());
     let mut starts = Vec::new();
     for round in 0..=SAMPLES {
         if !flags.is_empty() {
@@ -55,39 +55,12 @@ async fn starts(binaries: &Path, flags: &[&str]) -> Vec<Duration> {
             assert!(waited.unwrap().status.success());
         }
         let begin = Instant::now();
-        let info = start(&api, standalone.api(), &format!("bench-{round}")).await;
-        first_action(&info).await;
+        let sandbox = start_and_act(&client, "debian:12", &format!("bench-{round}")).await;
         starts.push(begin.elapsed());
-        let id = json!({"runtime_id": info["runtime_id"]});
-        api.post(&format!("{}/stop", standalone.api()), &id).await;
+        client.stop(&sandbox.info().runtime_id).await.unwrap();
     }
     starts.remove(0); // warms file caches
     starts
-}
-
-async fn start(api: &HttpClient, base: &str, session: &str) -> Value {
-    let body = json!({
-        "session_id": session, "image": "debian:12", "working_dir": "/workspace",
-        "command": ["python", "-m", "openhands.runtime.action_execution_server", "60000",
-            "--working-dir", "/workspace", "--no-enable-browser"],
-    });
-    let mut info = api.post(&format!("{base}/start"), &body).await.body;
-    while info["pod_status"] != "Ready" {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-        let id = info["runtime_id"].as_str().unwrap();
-        info = api.get(&format!("{base}/runtime/{id}")).await.body;
-    }
-    info
-}
-
-async fn first_action(info: &Value) {
-    let key = text(info, "session_api_key");
-    let sandbox = HttpClient::unpooled(&[("X-Session-API-Key", &key)]);
-    let action =
-        json!({"action": {"action": "run", "args": {"command": "echo hi"}, "timeout": 30}});
-    let url = format!("{}/execute_action", info["url"].as_str().unwrap());
-    let answer = sandbox.post(&url, &action).await;
-    assert_eq!(answer.body["content"], "hi", "{}", answer.body);
 }
 
 fn bare_container() -> Duration {

@@ -17,6 +17,7 @@ pub mod containerd;
 pub mod escapes;
 pub mod fake_agent_server;
 pub mod fault_injection;
+pub mod first_action;
 pub mod fork_session;
 pub mod free_port;
 pub mod image_archive;

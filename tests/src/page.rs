@@ -30,11 +30,18 @@ const RECORDER: &str = "window.faults = []; \
         event.message ?? `cannot load ${event.target.src ?? event.target.href}`), true); \
     addEventListener('unhandledrejection', event => faults.push(String(event.reason)));";
 
-/// One tab. Chromium ends with it.
+/// One tab. Chromium ends with its last one.
 #[derive(Debug)]
 pub struct Page {
     session: Session,
+    connection: Connection,
     requests: Arc<Requests>,
+    browser: Arc<Browser>,
+}
+
+/// The process and its profile.
+#[derive(Debug)]
+struct Browser {
     _process: Child,
     _directory: TempDir,
 }
@@ -81,18 +88,16 @@ impl Page {
             .call("Target.createTarget", target)
             .await
             .expect("a tab");
-        let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let attached: Value = root
-            .call("Target.attachToTarget", attach)
-            .await
-            .expect("a session");
-        let id = attached["sessionId"].as_str().unwrap_or_default();
-        let session = connection.session(SessionId::from(id));
-        let page = Self {
-            session,
-            requests,
+        let session = attach(&connection, &target["targetId"]).await;
+        let browser = Browser {
             _process: process,
             _directory: directory,
+        };
+        let page = Self {
+            session,
+            connection,
+            requests,
+            browser: Arc::new(browser),
         };
         for domain in ["Page.enable", "Network.enable", "Runtime.enable"] {
             page.call(domain, json!({})).await;
@@ -181,6 +186,58 @@ impl Page {
         self.run(&format!("{find}.click()")).await;
     }
 
+    /// Clicks a link that opens a tab of its own, and returns that tab.
+    pub async fn click_into_tab(&self, text: &str) -> Self {
+        let before = self.tabs().await;
+        self.click(text).await;
+        let start = Instant::now();
+        loop {
+            let mut tabs = self.tabs().await;
+            tabs.retain(|id| !before.contains(id));
+            if let [id] = &tabs[..] {
+                return Self {
+                    session: attach(&self.connection, id).await,
+                    connection: self.connection.clone(),
+                    requests: self.requests.clone(),
+                    browser: self.browser.clone(),
+                };
+            }
+            assert!(start.elapsed() < TIMEOUT, "{text} opens no tab: {tabs:?}");
+            sleep(POLL).await;
+        }
+    }
+
+    /// Ids of all tabs of the browser.
+    async fn tabs(&self) -> Vec<Value> {
+        let root = self.connection.root();
+        let found: Value = root
+            .call("Target.getTargets", json!({}))
+            .await
+            .expect("tabs");
+        let targets = found["targetInfos"].as_array().cloned();
+        let targets = targets.into_iter().flatten();
+        targets
+            .filter(|target| target["type"] == "page")
+            .map(|target| target["targetId"].clone())
+            .collect()
+    }
+
+    /// Loads the page again until it shows this text, because its server may only begin to listen.
+    pub async fn reload_until_text(&self, text: &str) {
+        let shows = format!(
+            "document.readyState === 'complete' && document.body.innerText.includes({})",
+            json!(text)
+        );
+        let start = Instant::now();
+        while self.try_run(&shows).await.0 != true {
+            if start.elapsed() > TIMEOUT {
+                return self.until(&shows).await;
+            }
+            sleep(POLL).await;
+            self.reload().await;
+        }
+    }
+
     /// Types into the element that has the focus.
     pub async fn type_text(&self, text: &str) {
         self.call("Input.insertText", json!({"text": text})).await;
@@ -193,6 +250,18 @@ impl Page {
             "({element}?.focus(), !!{element} && document.activeElement === {element})"
         ))
         .await;
+    }
+
+    /// Moves the pointer over an element.
+    pub async fn hover(&self, selector: &str) {
+        let middle = format!(
+            "(box => [box.x + box.width / 2, box.y + box.height / 2])\
+             (document.querySelector({}).getBoundingClientRect())",
+            json!(selector)
+        );
+        let middle = self.run(&middle).await;
+        let event = json!({"type": "mouseMoved", "x": middle[0], "y": middle[1]});
+        self.call("Input.dispatchMouseEvent", event).await;
     }
 
     /// Chooses a file of this machine in an input, as a person does in the dialog that it opens.
@@ -242,6 +311,13 @@ impl Page {
         self.call("Emulation.setDeviceMetricsOverride", size).await;
     }
 
+    /// Chooses the color scheme that the user prefers: `light` or `dark`.
+    pub async fn prefer_scheme(&self, scheme: &str) {
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        let media = json!({"features": [feature]});
+        self.call("Emulation.setEmulatedMedia", media).await;
+    }
+
     /// Picture of the window as PNG.
     pub async fn screenshot(&self) -> Vec<u8> {
         let answer = self.call("Page.captureScreenshot", json!({})).await;
@@ -262,4 +338,16 @@ impl Page {
         assert!(others.is_empty(), "{others:?}");
         assert!(!requests.is_empty());
     }
+}
+
+/// A session with a tab.
+async fn attach(connection: &Connection, target: &Value) -> Session {
+    let params = json!({"targetId": target, "flatten": true});
+    let root = connection.root();
+    let attached: Value = root
+        .call("Target.attachToTarget", params)
+        .await
+        .expect("a session");
+    let id = attached["sessionId"].as_str().unwrap_or_default();
+    connection.session(SessionId::from(id))
 }

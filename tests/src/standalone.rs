@@ -1,6 +1,7 @@
 //! The standalone binary as a user starts it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use crate::free_port::free_port;
 #[derive(Debug)]
 pub struct Standalone {
     child: Child,
+    /// Lines that it has printed until it was ready.
+    pub greeting: Vec<String>,
     /// Content of `state/env`.
     pub env: BTreeMap<String, String>,
     pub state: PathBuf,
@@ -23,6 +26,19 @@ impl Standalone {
     /// until it says that it is ready.
     pub fn start(state: &Path, args: &[&str]) -> Self {
         Self::start_binary(&binary("sandbox-standalone"), state, args)
+    }
+
+    /// Starts as `make run` does, but on free ports: with a state directory, which may be absent, and
+    /// no other flag or variable.
+    pub fn run_as_newcomer(state: &Path) -> Self {
+        let mut command = Command::new(binary("sandbox-standalone"));
+        command.args(["--listen", &format!("0.0.0.0:{}", free_port())]);
+        command.args(["--api-listen", &format!("127.0.0.1:{}", free_port())]);
+        let of_standalone = |name: &OsStr| name.to_string_lossy().starts_with("SANDBOX_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| of_standalone(name)) {
+            command.env_remove(name);
+        }
+        Self::spawn(command, state)
     }
 
     /// As [`Standalone::start`], with a given binary.
@@ -37,24 +53,27 @@ impl Standalone {
         };
         std::fs::create_dir_all(state).expect("a state directory");
         std::fs::write(&ports, format!("{gateway} {api}")).expect("a writable state directory");
-        let mut child = Command::new(program)
-            .arg("--state-dir")
-            .arg(state)
+        let mut command = Command::new(program);
+        command
             .args(["--listen", &format!("0.0.0.0:{gateway}")])
             .args(["--api-listen", &format!("127.0.0.1:{api}")])
             // The Pods of a test are the only ones, unless it asks for warm ones.
             .env("SANDBOX_WARM_PODS", "0")
             // Images of clients are the machine's own programs, unless a test has a registry.
             .env("SANDBOX_HOST_FALLBACK", (!has_registry(args)).to_string())
-            .args(args)
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .expect("standalone starts");
-        wait_ready(&mut child);
+            .args(args);
+        Self::spawn(command, state)
+    }
+
+    fn spawn(mut command: Command, state: &Path) -> Self {
+        command.arg("--state-dir").arg(state);
+        command.stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().expect("standalone starts");
+        let greeting = wait_ready(&mut child);
         let env = std::fs::read_to_string(state.join("env")).expect("an env file");
         Self {
             child,
+            greeting,
             env: parse_env(&env),
             state: state.into(),
         }
@@ -63,6 +82,15 @@ impl Standalone {
     /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Value beside this title in the text that it prints at its start.
+    pub fn printed(&self, title: &str) -> &str {
+        let mut lines = self.greeting.iter().map(|line| line.trim());
+        let found = lines.find_map(|line| line.strip_prefix(title)?.strip_prefix("  "));
+        found
+            .unwrap_or_else(|| panic!("no {title}: {:?}", self.greeting))
+            .trim()
     }
 
     /// Base of the runtime API.
@@ -128,20 +156,21 @@ impl Drop for Standalone {
     }
 }
 
-fn wait_ready(child: &mut Child) {
+/// Returns the lines before the one that says that it is ready.
+fn wait_ready(child: &mut Child) -> Vec<String> {
     let stdout = child.stdout.take().expect("a piped stdout");
-    let mut lines = BufReader::new(stdout).lines();
-    let ready = lines
-        .by_ref()
-        .map_while(Result::ok)
-        .any(|line| line.starts_with("Sandbox Operator is ready"));
-    assert!(
-        ready,
-        "standalone ended before it was ready: {:?}",
-        child.wait()
-    );
+    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+    let mut greeting = Vec::new();
+    loop {
+        match lines.next() {
+            Some(line) if line.starts_with("Sandbox Operator is ready") => break,
+            Some(line) => greeting.push(line),
+            None => panic!("standalone ended before it was ready: {:?}", child.wait()),
+        }
+    }
     // Its later output must not block it.
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    std::thread::spawn(move || lines.for_each(drop));
+    greeting
 }
 
 fn has_registry(args: &[&str]) -> bool {

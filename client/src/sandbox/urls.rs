@@ -67,13 +67,13 @@ impl Sandbox {
         Url::parse(&url).map_err(|_| unclear())
     }
 
-    /// URLs of `work_hosts` by port.
+    /// URLs of `work_hosts` by port, with the slash that relative links of an application need.
     pub fn work_addresses(&self) -> Vec<Address> {
         let hosts = self.info().work_hosts.iter();
         hosts
             .map(|(url, port)| Address {
                 name: format!("port {port}"),
-                url: url.clone(),
+                url: format!("{}/", url.trim_end_matches('/')),
                 is_secret: false,
             })
             .collect()

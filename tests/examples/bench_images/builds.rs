@@ -5,11 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use http::Method;
+use client::Client;
 use serde_json::json;
 use tempfile::TempDir;
-use testing::image_build::{self, FORM_TYPE, Release, Rung};
-use tests::clients::{HttpClient, text};
+use testing::image_build::{self, Release, Rung};
 use tests::image_archive::archive;
 use tests::registry::LocalRegistry;
 use tests::standalone::Standalone;
@@ -24,9 +23,6 @@ const BUILDER: &str = "localhost/buildkit:1";
 /// Layers of the parent, files of a layer, bytes of a file: 128 MB each, the half after compression.
 const PARENT: (usize, usize, usize) = (3, 4000, 32 << 10);
 const PARENT_TAG: &str = "oh_v0.62.0_cee7jp6os74rw8yt";
-/// Time of a request, which the server holds for less than a minute.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
-const MAX_POLLS: usize = 10;
 
 /// Prints times and the growth of the registry.
 pub(crate) async fn compare(binaries: &Path, registry: &LocalRegistry) {
@@ -126,8 +122,8 @@ impl<'a> Row<'a> {
 
 /// A standalone with all modes of builds.
 struct Server {
-    standalone: Standalone,
-    client: HttpClient,
+    client: Client,
+    _standalone: Standalone,
     _state: TempDir,
 }
 
@@ -154,38 +150,19 @@ impl Server {
             .output()
             .unwrap();
         assert!(loaded.status.success(), "{loaded:?}");
-        let key = standalone.key();
-        let client = HttpClient::with_headers(&[("X-API-Key", key), ("Content-Type", FORM_TYPE)]);
         Self {
-            standalone,
-            client,
+            client: tests::session::client(standalone.api(), standalone.key()),
+            _standalone: standalone,
             _state: state,
         }
     }
 
     /// Time from `POST /build` to the end that `/build_status` tells.
-    async fn build(&self, context: &str, target: &str) -> Duration {
-        let form = image_build::form(context, target, &[]);
-        let base = self.standalone.api();
+    async fn build(&self, context: &[u8], target: &str) -> Duration {
         let begin = Instant::now();
-        let url = format!("{base}/build");
-        let sent = self
-            .client
-            .send(Method::POST, &url, form.into(), REQUEST_TIMEOUT);
-        let accepted = sent.await.unwrap().success().unwrap();
-        let url = format!(
-            "{base}/build_status?build_id={}",
-            text(&accepted, "build_id")
-        );
-        for _ in 0..MAX_POLLS {
-            let held = self.client.try_get(&url, REQUEST_TIMEOUT).await;
-            let progress = held.unwrap().success().unwrap();
-            match &*text(&progress, "status") {
-                "SUCCESS" => return begin.elapsed(),
-                "QUEUED" | "WORKING" => {}
-                _ => panic!("{target}: {progress}"),
-            }
-        }
-        panic!("{target} does not end");
+        let id = self.client.build(context, target, &[]).await.unwrap();
+        let end = self.client.wait_build(&id, &mut |_| ()).await.unwrap();
+        assert_eq!(end.status, "SUCCESS", "{end:?}");
+        begin.elapsed()
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use testing::image_build;
 
 const FILES: usize = 560;
@@ -30,8 +32,8 @@ impl Code {
         }
     }
 
-    /// Context with this Dockerfile, as clients send it.
-    pub(crate) fn context(&self, dockerfile: &str) -> String {
+    /// Context with this Dockerfile: a compressed archive.
+    pub(crate) fn context(&self, dockerfile: &str) -> Vec<u8> {
         let directories = (0..FILES.div_ceil(FILES_PER_DIRECTORY))
             .map(|directory| format!("./code/openhands/{directory}"));
         let directories: Vec<_> = directories.collect();
@@ -44,7 +46,8 @@ impl Code {
         entries.extend(directories.iter().map(|path| (path.as_str(), None)));
         let files = self.files.iter();
         entries.extend(files.map(|(path, text)| (&**path, Some(&**text))));
-        image_build::context_of(&entries, 1_764_288_000)
+        let text = image_build::context_of(&entries, 1_764_288_000);
+        BASE64_STANDARD.decode(text).unwrap()
     }
 
     /// Writes the context with this Dockerfile to a directory.

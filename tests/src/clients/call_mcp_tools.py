@@ -91,6 +91,8 @@ async def session(client):
     await call("pause", sandbox=name)
     text, _ = await call("run", fails=True, sandbox=name, command="true")
     assert "resume" in text, text
+    text, _ = await call("list")
+    assert f'"{name}": paused' in text, text
     await call("resume", sandbox=name)
     text, _ = await call("run", sandbox=name, command="cat /workspace/a/b.txt")
     assert "three" in text, text

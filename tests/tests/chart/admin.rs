@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::clients::Admin;
 
-use crate::release::{PASSWORD, Release, client};
+use crate::release::{PASSWORD, Release};
 
 pub(crate) async fn configs(release: &Release) {
     let mut administrator = Admin::new(&release.url);
@@ -12,8 +12,7 @@ pub(crate) async fn configs(release: &Release) {
         let config = json!({"image": image});
         administrator.put("v1", &config).await.unwrap();
     }
-    let url = format!("{}/api/warm-runtime-configs", release.url);
-    let listed = client().get(&url).await.success();
-    assert!(listed.to_string().contains("a:2"), "{listed}");
+    let listed = release.client().pools().await.unwrap();
+    assert!(listed.iter().any(|pool| pool.image == "a:2"), "{listed:?}");
     administrator.delete("v1").await.unwrap();
 }

@@ -23,19 +23,13 @@ pub(crate) async fn are_made_where_only_the_controller_creates_pods(release: &Re
     );
     release.helm("upgrade", &["--set", &values]);
     let key = new_key(&format!("{address}/team"));
-    let builder = Builder {
-        api: &release.url,
-        key: &key,
-    };
+    let builder = Builder::new(&release.url, &key);
     let dockerfile = format!("FROM {base}\nRUN echo fine > /made\n");
     let target = format!("{address}/team/runtime:made");
     let id = builder.submit(&dockerfile, &target).await;
     let log = builder.log(&id).await;
-    assert!(
-        log.contains("RUN echo fine") && log.contains("SUCCESS"),
-        "{log}"
-    );
-    assert_eq!(builder.end(&id).await["status"], "SUCCESS");
+    assert!(log.contains("RUN echo fine"), "{log}");
+    assert_eq!(builder.end(&id).await.status, "SUCCESS");
     // The kept one.
     assert!(builder.log(&id).await.contains("RUN echo fine"));
     until("the Pod is gone", || {

@@ -4,8 +4,9 @@
 use serde_json::json;
 
 use crate::rbac::sandbox;
-use crate::release::{IMAGE, Release, SANDBOXES, client};
+use crate::release::{IMAGE, Release, SANDBOXES};
 use tests::cli_tools::{get, kubectl, wait};
+use tests::clients::HttpClient;
 
 pub(crate) async fn pauses_and_wakes(release: &Release) {
     let spec = json!({
@@ -20,7 +21,7 @@ pub(crate) async fn pauses_and_wakes(release: &Release) {
     assert_eq!(status["reason"], "Idle", "{status}");
     let id = status["runtimeID"].as_str().unwrap();
     let url = format!("{}/{id}/runtime/list_files", release.url);
-    let woken = client().get(&url).await;
+    let woken = HttpClient::anonymous().get(&url).await;
     // Any answer of the sandbox server will do; the gateway itself would say 502 or 503.
     assert!(woken.status < 500, "{woken:?}");
     kubectl(&["delete", "sandbox", "idle", "-n", SANDBOXES]);

@@ -3,7 +3,7 @@
 use tests::binaries::root;
 use tokio::time::Instant;
 
-use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
+use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, names};
 use crate::{
     admin, builds, dns, doctor, generated_files, idle, isolation, kubeconfig, limits, packages,
     rbac, render, upgrade,
@@ -109,9 +109,8 @@ async fn uninstall_leaves_the_data(release: &Release) {
     release.helm("install", &[]);
     assert_eq!(api_key(), key);
     let id = upgrade::sandbox();
-    let url = format!("{}/runtime/{id}", release.url);
-    let info = client().get(&url).await;
-    assert_eq!(info.body["pod_status"], "Ready", "{}", info.body);
+    let info = release.client().runtime(id).await.unwrap();
+    assert!(info.is_ready(), "{info:?}");
 }
 
 fn purge_leaves_nothing(release: &Release) {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use client::Level;
+use client::{Error, Level, LogEnd, LogEvent, LogOptions};
 use serde_json::{Value, json};
 
 use crate::audit::record;
-use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client};
+use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key};
 use tests::audit::deed;
 use tests::cli_tools::{apply, get, kubectl_words, manifest, until, wait};
 use tests::fork_session::{delete_all, snapshot};
@@ -152,10 +152,14 @@ pub(crate) fn priority_levels_are_used() {
 async fn log(release: &Release) {
     let body = start_body("logs", IMAGE);
     let session = Session::start(&release.url, &api_key(), &body).await;
-    let url = format!("{}/runtime/{}/logs", release.url, session.id);
-    let log = client().get(&url).await;
-    let text = log.body.as_str().unwrap_or_default();
-    assert!(text.contains(r#"{"reason":"complete"}"#), "{log:?}");
+    let options = LogOptions::default();
+    let mut log = session.client.logs(&session.id, options).await.unwrap();
+    let end = loop {
+        if let LogEvent::End(end) = log.next().await.unwrap() {
+            break end;
+        }
+    };
+    assert_eq!(end, LogEnd::Complete);
     session.stop().await;
 }
 
@@ -180,22 +184,22 @@ async fn snapshots(release: &Release) {
 
 /// An id that the gateway does not know is looked up once.
 async fn stranger(release: &Release) {
-    let url = format!("{}/runtime/aaaabbbbccccdddd", release.url);
-    assert_eq!(client().get(&url).await.status, 404);
+    let found = release.client().runtime("aaaabbbbccccdddd").await;
+    assert!(matches!(found, Err(Error::NotFound(_))), "{found:?}");
 }
 
 /// As the document on operation says: an upgrade makes another key, and the old one works beside it.
 async fn first_key_anew(release: &Release) {
-    let old = client();
+    let old = release.client();
     let before = api_key();
     let secret = "sandbox-operator-default-key";
     kubectl_words(&format!("delete secret {secret} -n {NAMESPACE}"));
     release.helm("upgrade", &[]);
     assert_ne!(api_key(), before);
-    let (new, list) = (client(), format!("{}/list", release.url));
-    assert_eq!(old.get(&list).await.status, 200);
+    let new = release.client();
+    old.list().await.unwrap();
     for _ in 0..100 {
-        if new.get(&list).await.status == 200 {
+        if new.list().await.is_ok() {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -1,8 +1,7 @@
 //! The release under test: its namespaces, its values, and how clients reach it.
 
+use client::Client;
 use serde_json::{Value, json};
-use tests::clients::HttpClient;
-
 use tests::cli_tools::{CHART, CRDS_CHART, get, helm, kubectl, kubectl_words};
 
 /// Namespace of the operator. It takes Pods of the profile `restricted` only.
@@ -58,6 +57,11 @@ impl Release {
         self.helm("install", &[]);
     }
 
+    /// A client of the runtime API with the key that the installation made.
+    pub(crate) fn client(&self) -> Client {
+        tests::session::client(&self.url, &api_key())
+    }
+
     /// `helm install` or `helm upgrade` with the values, and some more flags.
     pub(crate) fn helm(&self, action: &str, more: &[&str]) {
         let values = format!("--values={}", self.values.path().display());
@@ -65,11 +69,6 @@ impl Release {
         let args = [action, NAME, CHART, &namespace, &values];
         helm(&[&args[..], &["--wait", "--timeout=60s"], more].concat());
     }
-}
-
-/// A client of the runtime API with the key that the installation made.
-pub(crate) fn client() -> HttpClient {
-    HttpClient::unpooled(&[("X-API-Key", &api_key())])
 }
 
 pub(crate) fn api_key() -> String {

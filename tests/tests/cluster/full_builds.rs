@@ -23,11 +23,11 @@ async fn dockerfile_runs_without_root_and_its_image_starts() {
         "FROM {base}\nRUN echo built by $(id -u) > /made && mkdir /owned && chown 33:34 /owned\n\
          COPY code/poetry.lock /copied\n"
     );
-    let (api, key) = (api(), KEY);
-    let builder = Builder { api: &api, key };
+    let api = api();
+    let builder = Builder::new(&api, KEY);
     let id = builder.submit(&dockerfile, &target).await;
-    let progress = builder.end(&id).await;
-    assert_eq!(progress["status"], "SUCCESS", "{progress}");
+    let end = builder.end(&id).await;
+    assert_eq!(end.status, "SUCCESS", "{end:?}");
 
     let started = json!({
         "session_id": "built", "image": target, "working_dir": "/workspace",
@@ -45,9 +45,9 @@ async fn dockerfile_runs_without_root_and_its_image_starts() {
     let failing = format!("FROM {base}\nRUN echo the trouble is here >&2; exit 7\n");
     let target = format!("{address}/team/runtime:failing");
     let id = builder.submit(&failing, &target).await;
-    let progress = builder.end(&id).await;
-    assert_eq!(progress["status"], "FAILURE");
-    let error = progress["error"].as_str().unwrap();
+    let end = builder.end(&id).await;
+    assert_eq!(end.status, "FAILURE");
+    let error = end.error.unwrap();
     assert!(error.contains("the trouble is here"), "{error}");
     let log = get(&["configmap", &id, "-n", "sandbox-builds"]);
     assert!(

@@ -2,8 +2,11 @@
 //! out of a sandbox becomes part of the page.
 
 mod first_minutes;
+mod links;
 mod list;
 mod logs;
+mod recovery;
+mod schemes;
 mod terminal;
 mod uploads;
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::{Value, json};
+use client::BuildStatus;
+use serde_json::json;
 use tempfile::TempDir;
 use tests::binaries::{binary, root};
 use tests::image_builds::Builder;
@@ -14,16 +15,21 @@ use crate::fixture::{Fixture, fixture_with};
 
 const BUILDER: &str = "localhost/buildkit:1";
 
-struct Scene {
+pub(crate) struct Scene {
     registry: LocalRegistry,
-    fixture: Fixture,
+    pub(crate) fixture: Fixture,
     /// Base image that only the credentials of the server reach.
-    base: String,
+    pub(crate) base: String,
     _config: TempDir,
 }
 
 /// A server with full builds, whose registry wants tokens.
 fn scene() -> Option<Scene> {
+    scene_with(&[])
+}
+
+/// The same with further flags.
+pub(crate) fn scene_with(more: &[&str]) -> Option<Scene> {
     let registry = LocalRegistry::with_tokens();
     let config = tempfile::tempdir().unwrap();
     let path = config.path().join("config.json");
@@ -45,7 +51,7 @@ fn scene() -> Option<Scene> {
         ["--registry-config", &path],
         ["--builder-image", BUILDER],
     ];
-    let fixture = fixture_with(&flags.concat())?;
+    let fixture = fixture_with(&[&flags.concat(), more].concat())?;
     load_builder(&fixture);
     Some(Scene {
         registry,
@@ -79,19 +85,16 @@ impl Scene {
         format!("{}/team/runtime:{tag}", self.registry.host())
     }
 
-    fn builder(&self) -> Builder<'_> {
-        Builder {
-            api: self.fixture.api(),
-            key: self.fixture.key(),
-        }
+    fn builder(&self) -> Builder {
+        Builder::new(self.fixture.api(), self.fixture.key())
     }
 
     /// `POST /build`; the id.
-    async fn submit(&self, dockerfile: &str, tag: &str) -> String {
+    pub(crate) async fn submit(&self, dockerfile: &str, tag: &str) -> String {
         self.builder().submit(dockerfile, &self.image(tag)).await
     }
 
-    async fn end(&self, id: &str) -> Value {
+    pub(crate) async fn end(&self, id: &str) -> BuildStatus {
         self.builder().end(id).await
     }
 
@@ -114,15 +117,13 @@ async fn any_dockerfile_makes_an_image_that_starts() {
     assert_eq!(scene.submit(&dockerfile, "made").await, id);
     let log = scene.log(&id).await;
     assert!(log.contains("RUN echo built"), "{log}");
-    assert!(
-        log.contains("event: end") && log.contains("SUCCESS"),
-        "{log}"
-    );
     let image = scene.image("made");
-    assert_eq!(
-        scene.end(&id).await,
-        json!({"status": "SUCCESS", "image": image, "error": null})
-    );
+    let end = BuildStatus {
+        status: "SUCCESS".into(),
+        image: image.clone(),
+        error: None,
+    };
+    assert_eq!(scene.end(&id).await, end);
 
     let fixture = &scene.fixture;
     let status =
@@ -167,15 +168,15 @@ async fn failing_step_is_told_with_its_output() {
         scene.base
     );
     let id = scene.submit(&dockerfile, "failing").await;
-    let progress = scene.end(&id).await;
-    assert_eq!(progress["status"], "FAILURE");
-    let error = progress["error"].as_str().unwrap();
+    let end = scene.end(&id).await;
+    assert_eq!(end.status, "FAILURE");
+    let error = end.error.unwrap();
     assert!(error.contains("the trouble is here"), "{error}");
     assert!(error.contains("exit code: 7"), "{error}");
     // Corrected, under the same name.
     let corrected = format!("FROM {}\nRUN echo fine\n", scene.base);
     let id = scene.submit(&corrected, "failing").await;
-    assert_eq!(scene.end(&id).await["status"], "SUCCESS");
+    assert_eq!(scene.end(&id).await.status, "SUCCESS");
 }
 
 #[tokio::test]

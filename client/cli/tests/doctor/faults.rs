@@ -10,7 +10,7 @@ pub(crate) type Fault = (&'static str, &'static str, &'static str, &'static str)
 
 const CLUSTER: &str = "";
 
-pub(crate) const FAULTS: [(&str, Fault); 23] = [
+pub(crate) const FAULTS: [(&str, Fault); 27] = [
     ("crds", ("crd", "imagebuilds.openhands.dev", CLUSTER, "")),
     (
         "crds",
@@ -96,6 +96,42 @@ pub(crate) const FAULTS: [(&str, Fault); 23] = [
             r#"{"spec":{"hard":{"pods":"0"}}}"#,
         ),
     ),
+    (
+        "quota",
+        (
+            "resourcequota",
+            "limits",
+            SANDBOXES,
+            r#"{"spec":{"hard":{"limits.cpu":"1500m"}}}"#,
+        ),
+    ),
+    (
+        "limit-ranges",
+        (
+            "limitrange",
+            "limits",
+            SANDBOXES,
+            r#"{"spec":{"limits":[{"type":"Container","max":{"cpu":"1"}}]}}"#,
+        ),
+    ),
+    (
+        "probes",
+        (
+            "configmap",
+            "sandbox-operator-cluster-probes",
+            OWN,
+            r#"{"data":{"user_namespaces":"none"}}"#,
+        ),
+    ),
+    (
+        "http-route",
+        (
+            "httproute",
+            "sandbox-operator",
+            OWN,
+            r#"[{"op":"replace","path":"/status/parents/0/conditions/0/status","value":"False"}]"#,
+        ),
+    ),
     ("storage", ("storageclass", "doctor", CLUSTER, "")),
     (
         "network-policies",
@@ -173,7 +209,10 @@ pub(crate) fn restore(object: &Value) {
     ] {
         metadata.remove(field);
     }
-    object.as_object_mut().unwrap().remove("status");
+    // No controller writes that of an HTTPRoute again.
+    if object["kind"] != "HTTPRoute" {
+        object.as_object_mut().unwrap().remove("status");
+    }
     let text = object.to_string();
     // An apply would keep added fields; a replacement removes them.
     let replaced = feed("kubectl", &["replace", "-f", "-"], &text);

@@ -26,11 +26,19 @@ pub(crate) fn install() {
         ],
     );
     apply(&crds);
+    apply(&http_routes().to_string());
+    kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd/httproutes.gateway.networking.k8s.io",
+    ]);
     let values = json!({
         "baseUrl": "https://localhost", "urlForm": "path",
         "controller": {"replicas": 1}, "gateway": {"replicas": 1},
         "sandboxes": {"namespace": SANDBOXES, "runtimeClass": "doctor", "quota": null},
         "ingress": {"enabled": true, "tlsSecret": "doctor-tls"},
+        "httpRoute": {"enabled": true, "parentRefs": [{"name": "public"}]},
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), values.to_string()).unwrap();
@@ -54,6 +62,7 @@ pub(crate) fn install() {
             "metadata": {"name": name, "namespace": NAMESPACE}, "data": data})
     };
     let records = json!([{"name": "default", "sha256": "00".repeat(32)}]);
+    let record = json!({"works": true, "probedAt": "2026-01-01T00:00:00Z", "pod": "a"}).to_string();
     let items = [
         secret("sandbox-operator-root-key", json!({"key": root_key})),
         secret(
@@ -74,8 +83,20 @@ pub(crate) fn install() {
         json!({"apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": {"name": "limits", "namespace": SANDBOXES},
             "spec": {"hard": {"pods": "10"}}}),
+        json!({"apiVersion": "v1", "kind": "LimitRange",
+            "metadata": {"name": "limits", "namespace": SANDBOXES},
+            "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "sandbox-operator-cluster-probes", "namespace": NAMESPACE},
+            "data": {"user_namespaces": record, "root_overlays": record}}),
     ];
     apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    let parents = json!([{"parentRef": {"name": "public"}, "controllerName": "test/test",
+        "conditions": [{"type": "Accepted", "status": "True"},
+            {"type": "ResolvedRefs", "status": "True"}]}]);
+    let status = json!({"status": {"parents": parents}}).to_string();
+    let route = ["patch", "httproute", NAME, "-n", NAMESPACE];
+    kubectl(&[&route[..], &["--type=merge", "-p", &status]].concat());
     for component in ["controller", "gateway"] {
         let name = format!("sandbox-operator-{component}");
         let status = r#"{"status":{"replicas":1,"readyReplicas":1,"availableReplicas":1}}"#;
@@ -94,6 +115,18 @@ pub(crate) fn install() {
             kubectl(&["delete", class]);
         }
     }
+}
+
+/// The resource of Gateway API without its schema. No controller serves it: the test writes the status.
+fn http_routes() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": schema}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "httproutes.gateway.networking.k8s.io", "annotations":
+            {"api-approved.kubernetes.io": "unapproved, a copy of a test"}},
+        "spec": {"group": "gateway.networking.k8s.io", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "HTTPRoute", "plural": "httproutes", "singular": "httproute"}}})
 }
 
 /// Certificate and key of a file name, as data of a Secret.

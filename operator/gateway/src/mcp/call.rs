@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::sandbox::PodStatus;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -51,14 +52,14 @@ pub(super) struct Runtime {
 
 /// A sandbox as a model sees it: without keys.
 #[derive(Debug, Serialize)]
-pub(super) struct SandboxSummary<'a> {
-    pub(super) sandbox: &'a str,
+pub(super) struct SandboxSummary {
+    pub(super) sandbox: String,
     pub(super) status: RuntimeStatus,
     pub(super) ready: bool,
-    pub(super) image: Option<&'a str>,
+    pub(super) image: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) detail: Option<&'a str>,
-    pub(super) created_at: Option<&'a str>,
+    pub(super) detail: Option<String>,
+    pub(super) created_at: Option<String>,
 }
 
 /// Answer of the server in a sandbox to an action.
@@ -103,15 +104,31 @@ impl Runtime {
         self.status == RuntimeStatus::Running && self.pod_status.eq_ignore_ascii_case("ready")
     }
 
-    pub(super) fn summary(&self) -> SandboxSummary<'_> {
+    pub(super) fn summary(&self) -> SandboxSummary {
         SandboxSummary {
-            sandbox: &self.session_id,
+            sandbox: self.session_id.clone(),
             status: self.status,
             ready: self.is_ready(),
-            image: self.image.as_deref(),
-            detail: self.status_detail.as_deref(),
-            created_at: self.created_at.as_deref(),
+            image: self.image.clone(),
+            detail: self.status_detail.clone(),
+            created_at: self.created_at.clone(),
         }
+    }
+}
+
+impl SandboxSummary {
+    /// Describes a sandbox as [`Runtime::summary`] does. `None` for one without a session.
+    pub(super) fn of(entry: &Entry) -> Option<Self> {
+        let session = entry.session()?;
+        let state = derive(entry);
+        Some(Self {
+            sandbox: session.id.clone(),
+            status: state.lifecycle,
+            ready: state.pod == PodStatus::Ready,
+            image: entry.spec.image.clone(),
+            detail: state.detail,
+            created_at: entry.created_at.map(|at| at.to_string()),
+        })
     }
 }
 
@@ -121,7 +138,7 @@ impl Call {
         let path = format!("/sessions/{}", utf8_percent_encode(name, NON_ALPHANUMERIC));
         let found = self.backend.api(&self.caller, Method::GET, &path, None);
         found.await.map_err(|ToolError(text)| {
-            let hint = "list shows the running sandboxes, create makes a new one";
+            let hint = "list shows the sandboxes, create makes a new one";
             ToolError(format!("sandbox {name:?}: {text}; {hint}"))
         })
     }

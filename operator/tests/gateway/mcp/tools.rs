@@ -1,7 +1,9 @@
 //! The tools: tenancy, changes through the API, and actions through the proxy.
 
-use crds::sandbox::{DesiredState, PodStatus};
+use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus, SandboxStatus};
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use testing::FakeApi;
 
@@ -41,12 +43,65 @@ async fn list_shows_own_sandboxes_without_keys() {
     let (is_error, text) = fixture.tool("list", &json!({})).await;
     assert_eq!((is_error, &*text), (false, "\"s1\": running, image"));
     let (_, text) = fixture.tool_as(OTHER_KEY, "list", &json!({})).await;
-    assert_eq!(text, "no sandbox is running");
+    assert_eq!(text, "there is no sandbox; create makes one");
     let (_, answer) = fixture
         .mcp("tools/call", &json!({"name": "list", "arguments": {}}))
         .await;
     assert!(!answer.to_string().contains(&session_key(&fixture).await));
     assert_eq!(answer["result"]["structuredContent"]["total"], 1);
+}
+
+#[tokio::test]
+async fn list_shows_paused_sandboxes_after_live_ones_and_no_ended_ones() {
+    let fixture = GatewayFixture::new();
+    for session in ["idle", "ended", "broken"] {
+        fixture.add_session(session, 1, &ready("127.0.0.1"));
+    }
+    let requested = fixture.add_session("asleep", 1, &ready("127.0.0.1"));
+    fixture.add_session("live", 1, &ready("127.0.0.1"));
+    let id = |session: &str| {
+        fixture
+            .keys
+            .session_runtime_id("sandboxes", "default", session, 0)
+    };
+    assert_eq!(fixture.change("/pause", &requested).await.0, 200);
+    assert_eq!(fixture.change("/stop", &id("ended")).await.0, 200);
+    fixture.report(&id("idle"), &idle());
+    fixture.report(&id("broken"), &failed(PodStatus::CrashLoopBackOff));
+
+    let params = json!({"name": "list", "arguments": {}});
+    let (_, answer) = fixture.mcp("tools/call", &params).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.remove(0), "\"live\": running, image");
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["\"asleep\": paused, image", "\"idle\": paused, image"]
+    );
+    let content = &answer["result"]["structuredContent"];
+    assert_eq!(content["total"], 3);
+    let paused = content["sandboxes"].as_array().unwrap()[1..].iter();
+    for sandbox in paused {
+        assert_eq!(
+            (&sandbox["status"], &sandbox["ready"]),
+            (&json!("paused"), &json!(false)),
+            "{sandbox}"
+        );
+    }
+    assert!(!answer.to_string().contains("session_api_key"));
+    let (_, others) = fixture.tool_as(OTHER_KEY, "list", &json!({})).await;
+    assert_eq!(others, "there is no sandbox; create makes one");
+}
+
+/// Status of a sandbox that was paused because it was idle.
+fn idle() -> SandboxStatus {
+    SandboxStatus {
+        phase: Phase::Paused,
+        pause_reason: Some(PauseReason::Idle),
+        paused_at: Some(Time(Timestamp::UNIX_EPOCH)),
+        ..SandboxStatus::default()
+    }
 }
 
 #[tokio::test]

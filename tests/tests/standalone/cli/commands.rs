@@ -96,6 +96,10 @@ async fn open_prints_the_addresses_of_pages() {
         read_until(&mut pty, &gateway.url(expected)).await;
         assert!(child.wait().await.unwrap().success());
     }
+    // Relative links of an application need the slash.
+    let (mut pty, mut child) = gateway.run(&["open", "demo"]);
+    read_until(&mut pty, &gateway.url("work-1/")).await;
+    assert!(child.wait().await.unwrap().success());
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! The first minutes of a newcomer.
+//! The first minutes of a newcomer: `make run`, and what its output says.
 //!
 //! `SCREENSHOTS=DIR` writes a picture of each step of the console to an existing folder.
 
 use std::path::PathBuf;
 
+use tests::binaries::is_root_or_skips;
 use tests::page::Page;
-
-use crate::fixture::standalone;
+use tests::standalone::Standalone;
 
 /// The page, and where pictures of it go.
 struct Recording {
@@ -45,11 +45,15 @@ impl Recording {
 
 #[tokio::test]
 async fn newcomer_uses_the_console() {
-    let Some(fixture) = standalone() else { return };
+    if !is_root_or_skips() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let standalone = Standalone::run_as_newcomer(&folder.path().join("state"));
     let mut seen = Recording::start().await;
-    seen.page.goto(&format!("{}/console/", fixture.api())).await;
+    seen.page.goto(standalone.printed("Console")).await;
     seen.shows("API key", "login").await;
-    seen.enter("#api-key", fixture.key()).await;
+    seen.enter("#api-key", standalone.printed("API key")).await;
     seen.shows("No sandboxes yet", "empty-list").await;
 
     seen.page.click("Start a sandbox").await;
@@ -90,7 +94,7 @@ async fn newcomer_uses_the_console() {
     seen.shows("Stop and delete files", "stop").await;
     seen.page.click("Stop and delete files").await;
     seen.shows("stopped", "stopped").await;
-    let origin = fixture.api();
+    let origin = standalone.printed("Runtime API");
     let sockets = origin.replacen("http", "ws", 1);
     seen.page.assert_clean(&[origin, &sockets]).await;
 }

@@ -19,20 +19,21 @@ use super::{HOSTILE, assert_unharmed, log_in};
 
 const SANDBOXES: usize = 500;
 const NAMESPACE: &str = "default";
-const KEY: &str = "key-of-default";
+pub(super) const KEY: &str = "key-of-default";
 const ROWS: &str = "document.querySelectorAll('.list tbody tr').length";
 
 /// A gateway on a loopback address.
-struct ListFixture {
+pub(super) struct ListFixture {
     api: FakeApi,
     index: Arc<Index>,
     keys: Arc<Keys>,
+    pub(super) address: SocketAddr,
     base: String,
     _served: DropGuard,
 }
 
 impl ListFixture {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let api = FakeApi::default();
         let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
         let index = Arc::new(Index::new(keys.clone()));
@@ -51,14 +52,15 @@ impl ListFixture {
         let gateway = Gateway::new(&api.client(), config, of, known, tenants);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = TcpListener::bind(any).await.unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
         tokio::spawn(gateway::run(gateway, listener, shutdown.clone()));
         Self {
             api,
             index,
             keys,
-            base,
+            address,
+            base: format!("http://{address}"),
             _served: shutdown.drop_guard(),
         }
     }
@@ -69,7 +71,7 @@ impl ListFixture {
     }
 
     /// Stores a sandbox with this status, and delivers it as the watch does.
-    fn deliver(&self, session: &str, status: &Value) {
+    pub(super) fn deliver(&self, session: &str, status: &Value) {
         let name = self.name(session);
         let object = json!({
             "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
@@ -82,7 +84,7 @@ impl ListFixture {
         self.index.deliver(&stored);
     }
 
-    fn deliver_deletion(&self, session: &str) {
+    pub(super) fn deliver_deletion(&self, session: &str) {
         let key = Key {
             namespace: NAMESPACE.into(),
             name: self.name(session),

@@ -6,14 +6,18 @@ mod clock;
 mod crds;
 mod deployments;
 mod dns;
+mod http_route;
 mod keys;
 mod lease;
+mod limit_ranges;
 mod namespace;
 mod network;
 mod nodes;
+mod probes;
 mod quota;
 mod rights;
 mod runtime_class;
+mod sandbox_needs;
 mod service;
 mod storage;
 #[cfg(test)]
@@ -24,7 +28,7 @@ use super::finding::{Finding, Outcome};
 
 type Check = fn(&Facts) -> Outcome;
 
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 22] = [
     ("api-server", api_server::check),
     ("clock", clock::check),
     ("nodes", nodes::check),
@@ -37,11 +41,14 @@ const CHECKS: [(&str, Check); 19] = [
     ("api-keys", keys::api_keys),
     ("namespace", namespace::check),
     ("quota", quota::check),
+    ("limit-ranges", limit_ranges::check),
     ("storage", storage::check),
     ("runtime-class", runtime_class::check),
+    ("probes", probes::check),
     ("network-policies", network::check),
     ("service", service::check),
     ("ingress", certificates::ingress),
+    ("http-route", http_route::check),
     ("certificates", certificates::check),
     ("dns", dns::check),
 ];

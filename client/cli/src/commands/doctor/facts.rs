@@ -29,8 +29,11 @@ pub(super) enum Resource {
     Services,
     EndpointSlices,
     Ingresses,
+    HttpRoutes,
     RuntimeClasses,
     Quotas,
+    LimitRanges,
+    ProbeRecords,
     Nodes,
 }
 

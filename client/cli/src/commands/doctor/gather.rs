@@ -24,7 +24,7 @@ const MAX_OBJECTS: usize = 500;
 
 /// The other reads depend on what these say.
 const FIRST: [Resource; 2] = [Resource::Deployments, Resource::Ingresses];
-const SECOND: [Resource; 10] = [
+const SECOND: [Resource; 12] = [
     Resource::Crds,
     Resource::Leases,
     Resource::Secrets,
@@ -33,11 +33,17 @@ const SECOND: [Resource; 10] = [
     Resource::OwnPolicies,
     Resource::Services,
     Resource::EndpointSlices,
+    Resource::HttpRoutes,
+    Resource::ProbeRecords,
     Resource::RuntimeClasses,
     Resource::Nodes,
 ];
 /// Of an operator that serves one namespace.
-const OF_SANDBOXES: [Resource; 2] = [Resource::SandboxPolicies, Resource::Quotas];
+const OF_SANDBOXES: [Resource; 3] = [
+    Resource::SandboxPolicies,
+    Resource::Quotas,
+    Resource::LimitRanges,
+];
 
 pub(super) async fn gather(installation: &Installation) -> Facts {
     let mut facts = Facts {

@@ -31,6 +31,19 @@ fn policy(component: &str) -> Value {
         "spec": {"podSelector": {"matchLabels": {"app.kubernetes.io/component": component}}}})
 }
 
+/// The `ConfigMap` of the controller's probes.
+fn probe_records(user_namespaces: bool, root_overlays: bool) -> Value {
+    let record = |works: bool| {
+        let mut record = json!({"works": works, "probedAt": "2026-01-31T11:00:00Z", "pod": "a"});
+        if !works {
+            record["reason"] = "StartError: permission denied".into();
+        }
+        record.to_string()
+    };
+    json!({"metadata": {"name": "sandbox-operator-cluster-probes"}, "data": {
+        "user_namespaces": record(user_namespaces), "root_overlays": record(root_overlays)}})
+}
+
 fn healthy() -> Facts {
     let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
     let crd = |plural: &str| {
@@ -94,6 +107,9 @@ fn healthy() -> Facts {
                 "endpoints": [{"conditions": {"ready": true}}]})],
         ),
         (Resource::Ingresses, Vec::new()),
+        (Resource::HttpRoutes, Vec::new()),
+        (Resource::LimitRanges, Vec::new()),
+        (Resource::ProbeRecords, vec![probe_records(true, true)]),
         (Resource::RuntimeClasses, Vec::new()),
         (Resource::Quotas, Vec::new()),
         (
@@ -366,4 +382,253 @@ fn records_of_api_keys_that_gateways_skip_are_named() {
         objects(&mut facts, Resource::Secrets)[1]["data"]["keys.json"] = json!(data);
         assert_eq!(problems(&facts), expected, "{records}");
     }
+}
+
+/// Finding and action of a check.
+fn said(facts: &Facts, check: &str) -> (State, String, String) {
+    let findings = run(facts).into_iter();
+    let mut found = findings.filter(|found| found.check == check);
+    let found = found.next().unwrap();
+    (found.state, found.text, found.action)
+}
+
+/// Sets a variable of a component.
+fn set(facts: &mut Facts, component: usize, name: &str, value: &str) {
+    let deployment = &mut objects(facts, Resource::Deployments)[component];
+    let env = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+    let env = env.as_array_mut().unwrap();
+    env.push(json!({"name": name, "value": value}));
+}
+
+#[test]
+fn quota_fails_when_no_sandbox_fits_and_warns_when_the_next_does_not() {
+    let quota = |resource: &str, hard: &str, used: &str| {
+        json!({"metadata": {"name": "q"}, "spec": {"hard": {resource: hard}},
+            "status": {"used": {resource: used}}})
+    };
+    for (resource, hard, used, expected) in [
+        ("pods", "0", "0", Some(State::Failed)),
+        ("pods", "10", "10", Some(State::Warning)),
+        ("count/pods", "10", "9", None),
+        ("requests.cpu", "200m", "0", Some(State::Failed)),
+        ("cpu", "1", "800m", Some(State::Warning)),
+        ("cpu", "1", "750m", None),
+        ("limits.cpu", "1500m", "0", Some(State::Failed)),
+        ("limits.memory", "4Gi", "3Gi", Some(State::Warning)),
+        ("requests.memory", "1Gi", "512Mi", None),
+        ("limits.ephemeral-storage", "1Gi", "0", Some(State::Failed)),
+        ("requests.storage", "5Gi", "0", Some(State::Failed)),
+        ("requests.example.com/gpu", "0", "0", None),
+    ] {
+        let mut facts = healthy();
+        set(&mut facts, 1, "GATEWAY_WORKSPACE_SIZE", "10Gi");
+        objects(&mut facts, Resource::Quotas).push(quota(resource, hard, used));
+        let expected: Vec<_> = expected.map(|state| ("quota", state)).into_iter().collect();
+        assert_eq!(problems(&facts), expected, "{resource}: {hard}");
+    }
+    // The worst quota is named, with what a sandbox of the chart's values needs.
+    let mut facts = healthy();
+    let limits = "cpu=4,memory=8Gi";
+    set(&mut facts, 0, "SANDBOX_DEFAULT_LIMITS", limits);
+    let quotas = [quota("pods", "1", "1"), quota("limits.memory", "6Gi", "0")];
+    objects(&mut facts, Resource::Quotas).extend(quotas);
+    let (state, finding, action) = said(&facts, "quota");
+    assert_eq!(state, State::Failed);
+    assert_eq!(
+        finding,
+        "ResourceQuota q allows 6Gi limits.memory, a sandbox needs 8Gi"
+    );
+    assert_eq!(action, "kubectl -n sandboxes edit resourcequota q");
+}
+
+#[test]
+fn quota_of_other_pods_is_left_out() {
+    let selector = |operator: &str, values: &[&str]| {
+        json!({"scopeSelector": {"matchExpressions": [
+            {"scopeName": "PriorityClass", "operator": operator, "values": values}]}})
+    };
+    for (scopes, counts) in [
+        (json!({}), true),
+        (json!({"scopes": ["NotTerminating", "NotBestEffort"]}), true),
+        (json!({"scopes": ["BestEffort"]}), false),
+        (json!({"scopes": ["Terminating", "NotBestEffort"]}), false),
+        (selector("In", &["high"]), true),
+        (selector("In", &["low"]), false),
+        (selector("NotIn", &["high"]), false),
+        (selector("Exists", &[]), true),
+        (selector("DoesNotExist", &[]), false),
+    ] {
+        let mut facts = healthy();
+        set(&mut facts, 0, "SANDBOX_PRIORITY_CLASS", "high");
+        let mut spec = scopes.clone();
+        spec["hard"] = json!({"pods": "0"});
+        let quota = json!({"metadata": {"name": "q"}, "spec": spec});
+        objects(&mut facts, Resource::Quotas).push(quota);
+        let expected = if counts { State::Failed } else { State::Ok };
+        assert_eq!(said(&facts, "quota").0, expected, "{scopes}");
+    }
+}
+
+#[test]
+fn limit_range_fails_when_it_rejects_sandboxes() {
+    for (limit, cause) in [
+        (
+            json!({"type": "Container", "max": {"cpu": "1", "memory": "8Gi"}}),
+            "their container may use 2 cpu, the maximum is 1",
+        ),
+        (
+            json!({"type": "Container", "min": {"memory": "64Mi"}}),
+            "their init container requests 16Mi memory, the minimum is 64Mi",
+        ),
+        (
+            json!({"type": "Container", "max": {"ephemeral-storage": "20Gi"}}),
+            "their init container has no limit of ephemeral-storage",
+        ),
+        (
+            json!({"type": "Pod", "max": {"memory": "1Gi"}}),
+            "their Pod may use 2Gi memory, the maximum is 1Gi",
+        ),
+        (
+            json!({"type": "Pod", "maxLimitRequestRatio": {"cpu": "4"}}),
+            "their Pod has a limit of cpu of more than 4 times its request",
+        ),
+        (
+            json!({"type": "PersistentVolumeClaim", "max": {"storage": "5Gi"}}),
+            "their volume may use 10Gi storage, the maximum is 5Gi",
+        ),
+    ] {
+        let mut facts = healthy();
+        set(&mut facts, 1, "GATEWAY_WORKSPACE_SIZE", "10Gi");
+        let range = json!({"metadata": {"name": "r"}, "spec": {"limits": [limit]}});
+        objects(&mut facts, Resource::LimitRanges).push(range);
+        assert_eq!(problems(&facts), [("limit-ranges", State::Failed)]);
+        let (_, finding, action) = said(&facts, "limit-ranges");
+        assert_eq!(
+            finding,
+            format!("LimitRange r rejects sandboxes: {cause}"),
+            "{limit}"
+        );
+        assert!(action.starts_with("kubectl -n sandboxes edit limitrange r"));
+        assert_eq!(action.contains("sandboxes."), !cause.contains("init"));
+    }
+}
+
+#[test]
+fn limit_range_that_sandboxes_keep_to_is_no_problem() {
+    let limits = json!([
+        {"type": "Container", "min": {"cpu": "10m", "memory": "16Mi"},
+            "max": {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "10Gi"},
+            "default": {"ephemeral-storage": "1Gi"}, "maxLimitRequestRatio": {"cpu": "100"}},
+        {"type": "Pod", "max": {"cpu": "2"}},
+        {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}},
+    ]);
+    let mut facts = healthy();
+    set(&mut facts, 1, "GATEWAY_WORKSPACE_SIZE", "10Gi");
+    let range = json!({"metadata": {"name": "r"}, "spec": {"limits": limits}});
+    objects(&mut facts, Resource::LimitRanges).push(range);
+    assert_eq!(problems(&facts), []);
+    // Without an init container its small request counts no longer.
+    let range = json!({"metadata": {"name": "s"}, "spec": {"limits": [
+        {"type": "Container", "min": {"memory": "512Mi"}}]}});
+    objects(&mut facts, Resource::LimitRanges).push(range);
+    assert_eq!(problems(&facts), [("limit-ranges", State::Failed)]);
+    set(&mut facts, 0, "EXECUTOR_INJECTION", "image-volume");
+    assert_eq!(problems(&facts), []);
+}
+
+/// An `HTTPRoute` of the release with one parent, and these conditions.
+fn http_route(conditions: &Value) -> Value {
+    let parent = json!({"name": "public", "namespace": "gateways"});
+    let backend = json!({"name": "sandbox-operator-gateway", "port": 5000});
+    let status = json!([{"parentRef": parent, "conditions": conditions}]);
+    json!({"metadata": {"name": "sandbox-operator"},
+        "spec": {"parentRefs": [parent], "rules": [{"backendRefs": [backend]}]},
+        "status": {"parents": if conditions.is_null() { json!([]) } else { status }}})
+}
+
+#[test]
+fn http_route_fails_unless_its_gateways_accept_it() {
+    assert_eq!(said(&healthy(), "http-route").0, State::Skipped);
+    let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "Because", "message": "of this"});
+    for (conditions, problem) in [
+        (
+            json!([
+                condition("Accepted", "True"),
+                condition("ResolvedRefs", "True")
+            ]),
+            "",
+        ),
+        (
+            Value::Null,
+            "Gateway public has not taken HTTPRoute sandbox-operator",
+        ),
+        (
+            json!([
+                condition("Accepted", "False"),
+                condition("ResolvedRefs", "True")
+            ]),
+            "Gateway public, HTTPRoute sandbox-operator: Accepted is False, Because: of this",
+        ),
+        (
+            json!([
+                condition("Accepted", "True"),
+                condition("ResolvedRefs", "False")
+            ]),
+            "Gateway public, HTTPRoute sandbox-operator: ResolvedRefs is False, Because: of this",
+        ),
+        (
+            json!([condition("Accepted", "True")]),
+            "Gateway public, HTTPRoute sandbox-operator: condition ResolvedRefs is absent",
+        ),
+    ] {
+        let mut facts = healthy();
+        objects(&mut facts, Resource::HttpRoutes).push(http_route(&conditions));
+        let (state, finding, action) = said(&facts, "http-route");
+        if problem.is_empty() {
+            assert_eq!(state, State::Ok, "{finding}");
+            continue;
+        }
+        assert_eq!((state, &*finding), (State::Failed, problem));
+        assert!(action.contains("kubectl -n sandbox-operator describe httproute sandbox-operator"));
+    }
+    let mut facts = healthy();
+    let mut route = http_route(&json!([]));
+    route["spec"]["rules"][0]["backendRefs"][0]["name"] = "other".into();
+    objects(&mut facts, Resource::HttpRoutes).push(route);
+    assert_eq!(problems(&facts), [("http-route", State::Failed)]);
+}
+
+#[test]
+fn probes_are_shown_with_their_reasons() {
+    let (state, finding, _) = said(&healthy(), "probes");
+    assert_eq!(state, State::Ok);
+    assert_eq!(
+        finding,
+        "sandboxes have user namespaces (probe user_namespaces of 2026-01-31T11:00:00Z); \
+         overlays keep files outside of workspaces (probe root_overlays of 2026-01-31T11:00:00Z)"
+    );
+
+    let mut facts = healthy();
+    objects(&mut facts, Resource::ProbeRecords)[0] = probe_records(true, false);
+    assert_eq!(problems(&facts), [("probes", State::Warning)]);
+    let (_, finding, action) = said(&facts, "probes");
+    let reason = "archives keep files outside of workspaces, not overlays \
+        (probe root_overlays of 2026-01-31T11:00:00Z: StartError: permission denied)";
+    assert!(finding.contains(reason), "{finding}");
+    assert!(action.contains("with sandboxes.persistence.root=archive the chart"));
+
+    // No probe is asked for what the chart's values decide.
+    set(&mut facts, 0, "SANDBOX_ROOT_PERSISTENCE", "archive");
+    assert_eq!(problems(&facts), []);
+    set(&mut facts, 0, "SANDBOX_USER_NAMESPACES", "never");
+    assert_eq!(said(&facts, "probes").0, State::Skipped);
+
+    let mut facts = healthy();
+    objects(&mut facts, Resource::ProbeRecords).clear();
+    let (state, finding, _) = said(&facts, "probes");
+    assert_eq!(state, State::Skipped);
+    assert!(finding.contains("has not finished its probe user_namespaces"));
+    let record = json!({"data": {"user_namespaces": "{}"}});
+    objects(&mut facts, Resource::ProbeRecords).push(record);
+    assert_eq!(problems(&facts), [("probes", State::Failed)]);
 }

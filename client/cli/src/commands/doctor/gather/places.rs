@@ -30,8 +30,11 @@ pub(super) fn place(resource: Resource, facts: &Facts) -> Place {
         Resource::Services => format!("/api/v1/{own}/services"),
         Resource::EndpointSlices => format!("/apis/discovery.k8s.io/v1/{own}/endpointslices"),
         Resource::Ingresses => format!("/apis/networking.k8s.io/v1/{own}/ingresses"),
+        Resource::HttpRoutes => format!("/apis/gateway.networking.k8s.io/v1/{own}/httproutes"),
         Resource::RuntimeClasses => "/apis/node.k8s.io/v1/runtimeclasses".into(),
         Resource::Quotas => format!("/api/v1/{of_sandboxes}/resourcequotas"),
+        Resource::LimitRanges => format!("/api/v1/{of_sandboxes}/limitranges"),
+        Resource::ProbeRecords => format!("/api/v1/{own}/configmaps"),
         Resource::Nodes => "/api/v1/nodes".into(),
     };
     Place {
@@ -59,11 +62,13 @@ fn names(resource: Resource, facts: &Facts, sandboxes: String) -> Option<Vec<Str
         Resource::Namespaces if !sandboxes.is_empty() => Some(vec![sandboxes]),
         Resource::Namespaces => Some(Vec::new()),
         Resource::Services => Some(vec![format!("{name}-gateway")]),
-        Resource::Ingresses => Some(vec![name.clone()]),
+        Resource::Ingresses | Resource::HttpRoutes => Some(vec![name.clone()]),
+        Resource::ProbeRecords => Some(vec!["sandbox-operator-cluster-probes".into()]),
         Resource::StorageClasses
         | Resource::EndpointSlices
         | Resource::RuntimeClasses
         | Resource::Quotas
+        | Resource::LimitRanges
         | Resource::Nodes => None,
     }
 }

@@ -1,0 +1,105 @@
+//! Answers of the controller's probes of the cluster, as it stores them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::facts::{Facts, Resource};
+use super::super::finding::{Outcome, Problem, failed, skipped, warning};
+use crate::installation::variable;
+
+/// A probe: its name, the value of the chart that asks for it, what works if it does, and the value that
+/// makes do without.
+struct Probe {
+    name: &'static str,
+    works: &'static str,
+    fails: &'static str,
+    without: &'static str,
+}
+
+const USER_NAMESPACES: Probe = Probe {
+    name: "user_namespaces",
+    works: "sandboxes have user namespaces",
+    fails: "sandboxes have no user namespaces",
+    without: "sandboxes.userNamespaces=never",
+};
+const ROOT_OVERLAYS: Probe = Probe {
+    name: "root_overlays",
+    works: "overlays keep files outside of workspaces",
+    fails: "archives keep files outside of workspaces, not overlays",
+    without: "sandboxes.persistence.root=archive",
+};
+
+/// Record of a probe.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    works: bool,
+    reason: Option<String>,
+    probed_at: String,
+}
+
+pub(super) fn check(facts: &Facts) -> Outcome {
+    let asked = asked_for(facts)?;
+    let found = facts.list(Resource::ProbeRecords)?.first();
+    let (mut findings, mut without) = (Vec::new(), Vec::new());
+    for probe in asked {
+        let record = found.map_or(&Value::Null, |map| &map["data"][probe.name]);
+        let Some(text) = record.as_str() else {
+            return Err(skipped(format!(
+                "the controller has not finished its probe {}",
+                probe.name
+            )));
+        };
+        let record: Record = serde_json::from_str(text).map_err(|_| unreadable(facts))?;
+        let said = if record.works {
+            probe.works
+        } else {
+            without.push(probe.without);
+            probe.fails
+        };
+        let reason = record.reason.map(|it| format!(": {it}"));
+        let (reason, at) = (reason.unwrap_or_default(), record.probed_at);
+        findings.push(format!("{said} (probe {} of {at}{reason})", probe.name));
+    }
+    let findings = findings.join("; ");
+    if without.is_empty() {
+        return Ok(findings);
+    }
+    let values = without.join(" and ");
+    Err(warning(
+        findings,
+        format!(
+            "docs/persistence.md has what nodes need; with {values} the chart makes do without it"
+        ),
+    ))
+}
+
+/// Probes that the chart's values leave the choice to.
+fn asked_for(facts: &Facts) -> Result<Vec<Probe>, Problem> {
+    let controller = facts.deployment("controller")?;
+    let read = |name| variable(controller, name).unwrap_or("auto");
+    let (namespaces, root) = (
+        read("SANDBOX_USER_NAMESPACES"),
+        read("SANDBOX_ROOT_PERSISTENCE"),
+    );
+    let mut asked = Vec::new();
+    if namespaces == "auto" {
+        asked.push(USER_NAMESPACES);
+    }
+    if !["never", "false"].contains(&namespaces) && root == "auto" {
+        asked.push(ROOT_OVERLAYS);
+    }
+    if asked.is_empty() {
+        return Err(skipped("the chart's values leave nothing to probes"));
+    }
+    Ok(asked)
+}
+
+fn unreadable(facts: &Facts) -> Problem {
+    let namespace = &facts.namespace;
+    let name = "sandbox-operator-cluster-probes";
+    failed(
+        format!("ConfigMap {name} cannot be read"),
+        format!("kubectl -n {namespace} delete configmap {name}: the next leader probes again"),
+    )
+}
