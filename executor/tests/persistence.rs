@@ -3,6 +3,7 @@
 
 mod archive;
 mod containers;
+mod hanging_volume;
 mod memory;
 mod memory_executor;
 mod memory_root;
