@@ -4,6 +4,7 @@
 mod archive;
 mod check_processes;
 mod containers;
+mod hanging_volume;
 mod memory;
 mod memory_executor;
 mod memory_root;

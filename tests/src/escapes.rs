@@ -1,4 +1,5 @@
 //! Attempts to leave a sandbox, the same wherever it runs.
 
 pub mod attempts;
+pub mod other_volume;
 pub mod program;

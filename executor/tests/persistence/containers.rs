@@ -15,6 +15,7 @@ use rustix::thread::UnshareFlags;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::hanging_volume::OwnFileSystem;
 use crate::client::{BINARY, TestProcess, is_root, pass_on, set_mode, wait_until};
 use crate::supervise::{ready, start, supervise_command};
 
@@ -42,9 +43,16 @@ pub(super) const CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+chown,+dac_over
 pub(super) const HOST_CAPABILITIES: &str = "-all,+cap_40,+sys_ptrace,+setpcap,+setuid,+setgid,+dac_override,\
     +kill";
 
+/// Limit of a save in seconds, unless a test has another one.
+const SECONDS: u64 = 60;
+
 /// Files that containers of one sandbox share.
 pub(super) struct Volumes {
+    /// Goes before its directory.
+    file_system: Option<OwnFileSystem>,
     directory: TempDir,
+    /// Limit of a save in the next container.
+    pub(super) seconds: u64,
     has_user_namespace: bool,
     pub(super) criu: PathBuf,
 }
@@ -74,27 +82,36 @@ fn enter_own_network() {
 impl Volumes {
     /// Prints SKIPPED without root or CRIU.
     pub(super) fn new(test: &str) -> Option<Self> {
-        if !is_root(test) {
-            return None;
-        }
-        let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/criu/install");
-        let path = Command::new(install).arg("path").output().unwrap();
-        let criu = PathBuf::from(String::from_utf8(path.stdout).unwrap().trim());
-        if !criu.is_file() {
-            eprintln!("SKIPPED {test}: needs CRIU (hack/install criu)");
-            return None;
-        }
+        let criu = criu(test)?;
+        OWN_NETWORK.with(|()| ());
+        Some(Self::of(tempfile::tempdir().unwrap(), None, criu))
+    }
+
+    /// As [`Self::new`], on a file system that can hang.
+    pub(super) fn on_own_file_system(test: &str) -> Option<Self> {
+        let criu = criu(test)?;
         OWN_NETWORK.with(|()| ());
         let directory = tempfile::tempdir().unwrap();
+        let file_system = OwnFileSystem::mount(test, directory.path())?;
+        Some(Self::of(directory, Some(file_system), criu))
+    }
+
+    fn of(directory: TempDir, file_system: Option<OwnFileSystem>, criu: PathBuf) -> Self {
         set_mode(&directory, 0o755);
         for name in ["store", "work"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
-        Some(Self {
+        Self {
+            file_system,
             directory,
+            seconds: SECONDS,
             has_user_namespace: true,
             criu,
-        })
+        }
+    }
+
+    pub(super) fn file_system(&self) -> &OwnFileSystem {
+        self.file_system.as_ref().unwrap()
     }
 
     /// For containers with the users of this machine.
@@ -120,13 +137,17 @@ impl Volumes {
     }
 
     pub(super) fn persistence(level: PersistenceLevel, root: RootMechanism) -> String {
+        Self::persistence_within(SECONDS, level, root)
+    }
+
+    fn persistence_within(seconds: u64, level: PersistenceLevel, root: RootMechanism) -> String {
         let persistence = PodPersistence {
             level,
             root,
             limits: SaveLimits {
                 bytes: 1 << 30,
                 files: 100_000,
-                seconds: 60,
+                seconds,
             },
             withheld: Vec::new(),
         };
@@ -189,7 +210,7 @@ impl Volumes {
             .arg(criu)
             .env(
                 "SANDBOX_PERSISTENCE",
-                Self::persistence(level, RootMechanism::Node),
+                Self::persistence_within(self.seconds, level, RootMechanism::Node),
             )
             .env("SANDBOX_NODE_ROOT", r#"{"level": "Root"}"#)
             .env("TMPDIR", self.work());
@@ -210,6 +231,21 @@ impl Volumes {
         }
         (command, state)
     }
+}
+
+/// Path of CRIU. Prints SKIPPED without it or root.
+fn criu(test: &str) -> Option<PathBuf> {
+    if !is_root(test) {
+        return None;
+    }
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/criu/install");
+    let path = Command::new(install).arg("path").output().unwrap();
+    let criu = PathBuf::from(String::from_utf8(path.stdout).unwrap().trim());
+    if !criu.is_file() {
+        eprintln!("SKIPPED {test}: needs CRIU (hack/install criu)");
+        return None;
+    }
+    Some(criu)
 }
 
 /// Runs the rest in new namespaces, also of users or not.

@@ -1,6 +1,7 @@
 //! Level `Memory`: processes of a command go on under the supervisor of another container.
 
 mod crashes;
+mod hanging_volume;
 
 use std::fs;
 use std::path::Path;

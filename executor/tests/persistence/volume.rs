@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use crds::contract::persistence::{PersistenceLevel, PodPersistence, RootMechanism, SaveLimits};
 use tempfile::TempDir;
 
+use super::hanging_volume::OwnFileSystem;
 use crate::client::{BINARY, TestProcess, copy_program, is_root, pass_on, set_mode};
 use crate::minimal_images::{add_busybox, has_busybox};
 use crate::supervise::supervise_command;
@@ -23,7 +24,11 @@ const ENTER: &str = "root=$1 store=$2; shift 2
     exec chroot \"$root\" \"$@\"";
 
 pub(super) struct Volume {
+    /// Goes before its directory.
+    file_system: Option<OwnFileSystem>,
     directory: TempDir,
+    /// Limit of a save by the next supervisor, in seconds.
+    pub(super) seconds: u64,
 }
 
 /// Namespaces of a supervisor.
@@ -40,10 +45,31 @@ impl Volume {
         if !is_root(test) || !has_busybox(test) {
             return None;
         }
+        Some(Self::of(tempfile::tempdir().unwrap(), None))
+    }
+
+    /// As [`Self::new`], on a file system that can hang.
+    pub(super) fn on_own_file_system(test: &str) -> Option<Self> {
+        if !is_root(test) || !has_busybox(test) {
+            return None;
+        }
         let directory = tempfile::tempdir().unwrap();
+        let file_system = OwnFileSystem::mount(test, directory.path())?;
+        Some(Self::of(directory, Some(file_system)))
+    }
+
+    fn of(directory: TempDir, file_system: Option<OwnFileSystem>) -> Self {
         set_mode(&directory, 0o755);
         fs::create_dir(directory.path().join("store")).unwrap();
-        Some(Self { directory })
+        Self {
+            file_system,
+            directory,
+            seconds: 60,
+        }
+    }
+
+    pub(super) fn file_system(&self) -> &OwnFileSystem {
+        self.file_system.as_ref().unwrap()
     }
 
     /// Path of a file of the store.
@@ -87,7 +113,7 @@ impl Volume {
             limits: SaveLimits {
                 bytes: 1 << 30,
                 files: 100_000,
-                seconds: 60,
+                seconds: self.seconds,
             },
             withheld: vec!["SETFCAP".into(), "SETPCAP".into()],
         };

@@ -257,3 +257,53 @@ pub const ON_SOME_MACHINES: &[Attempt] = &[
         "sys('sched_setscheduler', 0, 1, pack('l', 1)) == 0",
     ),
 ];
+
+/// Attempts on the volume of another sandbox, `$volume`, that work as root on every machine. The handles
+/// are those of its files, `$near` is a directory of the same file system. Files are opened, and not
+/// changed.
+pub const OTHER_VOLUME: &[Attempt] = &[
+    (
+        "list the state of another sandbox",
+        "grep { $_ eq 'root' } files(\"$volume/state\")",
+    ),
+    (
+        "read another workspace by its path",
+        "text(\"$volume/workspace/secret\") eq 'secret'",
+    ),
+    (
+        "read another workspace by the root of init",
+        "text(\"/proc/1/root$volume/workspace/secret\") eq 'secret'",
+    ),
+    (
+        "read another workspace by any process",
+        "grep { text(\"/proc/$_/root$volume/workspace/secret\") eq 'secret' \
+        || text(\"/proc/$_/cwd$volume/workspace/secret\") eq 'secret' } grep { /^\\d+$/ } files('/proc')",
+    ),
+    (
+        "read another workspace by a handle",
+        "by_handle($handles[0]) eq 'secret'",
+    ),
+    (
+        "read another workspace above the own one",
+        "chdir($near) && text('../' x 40 . \"$volume/workspace/secret\") eq 'secret'",
+    ),
+    (
+        "read another workspace outside of a new root",
+        "mkdir(\"$tmp/jail\") && chroot(\"$tmp/jail\") \
+        && chdir('../' x 40) && chroot('.') && text(\"$volume/workspace/secret\") eq 'secret'",
+    ),
+    (
+        "bind another workspace",
+        "sys('mount', \"$volume/workspace\", $tmp, '', 0x1000, '') == 0 && text(\"$tmp/secret\") eq 'secret'",
+    ),
+    ("open other saved processes", "can('<', $archive)"),
+    ("open other saved processes to write", "can('+<', $archive)"),
+    (
+        "open other saved processes by the root of init",
+        "can('<', \"/proc/1/root$archive\")",
+    ),
+    (
+        "open other saved processes by a handle",
+        "length(by_handle($handles[1])) > 0",
+    ),
+];

@@ -54,7 +54,8 @@ const CALLS: &[(&str, libc::c_long)] = &[
 
 /// Functions of the expressions. `reach` is true if a call gets past the check of permissions.
 const FUNCTIONS: &str = r#"
-my ($tmp, $secret, $cover, $victim, $disks, $outside) = @ARGV;
+my ($tmp, $secret, $cover, $victim, $disks, $outside, $volume, $near, @handles) = @ARGV;
+my $archive = ($volume // '') . '/state/root/memory/archive';
 my @disks = map { $_ + 0 } split(/,/, $disks);
 $victim += 0;
 die if $victim < 2;
@@ -78,6 +79,15 @@ sub handle {
     syscall($call[0], $call[1], $call[2], $call[3], $call[4], $call[5]);
     my $d;
     opendir($d, '/') && sys('open_by_handle_at', fileno($d), $call[3], 0)
+}
+sub by_handle {
+    my ($d, $f);
+    opendir($d, $near) or return '';
+    my $number = sys('open_by_handle_at', fileno($d), pack('H*', $_[0]), 0);
+    $number >= 0 && open($f, '<&=', $number) or return '';
+    my $text = join('', <$f>);
+    chomp($text);
+    $text
 }
 sub attempt {
     my $child = fork;
@@ -104,13 +114,18 @@ sub attempt {
 /// something, a process of the host, the numbers of its disks, and whether it runs outside. Prints a
 /// line for each attempt that has worked. It contains neither `$$` nor `$(`, which a Pod expands.
 pub fn program() -> String {
+    program_of(&[EVERYWHERE, ON_SOME_MACHINES].concat())
+}
+
+/// As [`program`], of other attempts. More arguments are those of [`super::other_volume`].
+pub fn program_of(attempts: &[Attempt]) -> String {
     let mut text = String::from("$| = 1; my %call = (");
     for (name, number) in CALLS {
         let _ = write!(text, "{name} => {number}, ");
     }
     text += ");";
     text += FUNCTIONS;
-    for (name, expression) in EVERYWHERE.iter().chain(ON_SOME_MACHINES) {
+    for (name, expression) in attempts {
         let _ = writeln!(text, "attempt(\"{name}\", sub {{ {expression} }});");
     }
     let _ = write!(text, "rmdir $tmp; print \"{END}\\n\";");

@@ -4,14 +4,19 @@
 //! (`standalone::escapes::no_attempt_works_in_a_sandbox_although_it_works_outside`).
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crds::contract::persistence::PersistenceLevel;
 use serde_json::json;
+use tests::cli_tools::kubectl;
 use tests::clients::POLL;
 use tests::escapes::attempts::{EVERYWHERE, ON_SOME_MACHINES};
+use tests::escapes::other_volume::{OtherVolume, worked};
 use tests::escapes::program::{END, names, program};
 
+use crate::beats;
 use crate::installation::IMAGE;
+use crate::node_control::volume;
 use crate::test_namespace::TestNamespace;
 
 /// Attempts that work because there is no filter (`docs/persistence.md`, privileges).
@@ -89,4 +94,47 @@ async fn pod_with_saved_processes_reaches_nothing_outside() {
     for name in ["plain", "kept"] {
         ns.delete::<crds::Sandbox>(name).await;
     }
+}
+
+/// Attempts on the volume of another sandbox, made by the command and, with the privileges of the
+/// supervisor, by a program of `kubectl exec`.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn pod_with_saved_processes_does_not_reach_the_volume_of_another() {
+    let ns = TestNamespace::new("other-volume").await;
+    let incarnation = beats::start(&ns, "other").await.incarnation;
+    ns.exec("other", "echo secret >/workspace/secret");
+    let persisted = beats::pause(&ns, "other").await.persisted.unwrap();
+    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    let other = OtherVolume::new(volume(&ns, "other").await);
+    other.assert_outside_works();
+    let words = other.words(Path::new("/workspace"));
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let attempts = [&["perl", "-e"], &words[..]].concat();
+    for level in [PersistenceLevel::Workspace, PersistenceLevel::Memory] {
+        let name = level.as_str().to_lowercase();
+        let script = "\"$@\"; exec sleep infinity";
+        let command = [&["sh", "-c", script, "sh"], &attempts[..]].concat();
+        let spec = json!({"workspace": {"size": "1Gi"}, "persistence": level, "command": command});
+        ns.apply(&name, &spec);
+        ns.ready(&name).await;
+        ns.reported(&name).await;
+        let mut log = String::new();
+        for _ in 0..MAX_POLLS {
+            log = ns.kubectl(&format!("logs {name}"));
+            if log.contains(END) {
+                break;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        assert_eq!(worked(&log), Vec::<&str>::new(), "{level:?}");
+        let exec = ["exec", "-n", &ns.namespace, &name, "-c", "sandbox", "--"];
+        let said = kubectl(&[&exec[..], &attempts].concat());
+        assert_eq!(worked(&said), Vec::<&str>::new(), "{level:?}");
+    }
+    // The Pod is one of level `Memory`, and the other sandbox has all that it had.
+    let persisted = beats::pause(&ns, "memory").await.persisted.unwrap();
+    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    ns.patch("other", json!({"state": "Running"})).await;
+    beats::assert_goes_on(&ns, "other", incarnation).await;
 }

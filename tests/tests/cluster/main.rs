@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod beats;
 mod browser;
 mod crd_schema;
 mod entrypoint_environment;
@@ -19,6 +20,7 @@ mod isolation;
 mod kubectl;
 mod node_control;
 mod node_failures;
+mod operator_kills;
 mod persistence;
 mod persistence_crashes;
 mod persistence_ladder;

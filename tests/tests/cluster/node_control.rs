@@ -1,7 +1,18 @@
 //! The node from outside: its kubelet and the first processes of its containers.
 
-use k8s_openapi::api::core::v1::Pod;
-use tests::cli_tools::{cluster_directory, run_checked};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::{Api, ResourceExt as _};
+use tests::cli_tools::{cluster_directory, run, run_checked};
+
+use crate::test_namespace::TestNamespace;
+
+/// Tries of a look at the processes of the node, and the time between them.
+const MAX_POLLS: u32 = 30_000;
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Runs containerd's client on the node.
 fn ctr(args: &[&str]) -> String {
@@ -50,7 +61,7 @@ pub(crate) struct StoppedKubelet {
 
 impl StoppedKubelet {
     pub(crate) fn new() -> Self {
-        let first = std::fs::read_to_string(cluster_directory().join("pid")).unwrap();
+        let first = fs::read_to_string(cluster_directory().join("pid")).unwrap();
         let first = first.split_whitespace().next().unwrap();
         let children = run_checked("ps", &["-o", "pid=,args=", "--ppid", first]);
         let kubelet = children
@@ -67,4 +78,73 @@ impl Drop for StoppedKubelet {
     fn drop(&mut self) {
         run_checked("kill", &["-CONT", &self.pid]);
     }
+}
+
+/// Directory in `/proc` of the supervisor of a Pod; `None` before it runs.
+pub(crate) fn supervisor(pod: &Pod) -> Option<PathBuf> {
+    let uid = pod.uid().unwrap();
+    let cgroups = [uid.clone(), uid.replace('-', "_")];
+    let processes = fs::read_dir("/proc").unwrap();
+    processes.flatten().map(|entry| entry.path()).find(|path| {
+        let of = fs::read_to_string(path.join("cgroup")).unwrap_or_default();
+        cgroups.iter().any(|own| of.contains(own)) && has_word(path, b"supervise")
+    })
+}
+
+/// Returns whether this is a word of the command line of a process.
+pub(crate) fn has_word(process: &Path, word: &[u8]) -> bool {
+    let line = fs::read(process.join("cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|other| other == word)
+}
+
+/// Process id of a CRIU that the supervisor has started. It may run for a fraction of a second, so no
+/// other process is looked at.
+pub(crate) fn criu(supervisor: &Path) -> Option<String> {
+    let threads = fs::read_dir(supervisor.join("task")).ok()?;
+    threads.flatten().find_map(|thread| {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let mut children = children.split_whitespace();
+        let is_criu = |child: &&str| has_word(&Path::new("/proc").join(child), b"swrk");
+        children.find(is_criu).map(str::to_owned)
+    })
+}
+
+/// A CRIU that stands still in the middle of its work until this is dropped.
+pub(crate) struct HeldCriu {
+    pid: String,
+}
+
+impl HeldCriu {
+    /// Waits for the CRIU of a supervisor, and for what it is to have done. Its name changes with the
+    /// first request.
+    pub(crate) fn wait(supervisor: &Path, has_begun: impl Fn() -> bool) -> Self {
+        let mut running = None;
+        for _ in 0..MAX_POLLS {
+            running = running.or_else(|| criu(supervisor));
+            if let Some(pid) = running.take_if(|_| has_begun()) {
+                run_checked("kill", &["-STOP", &pid]);
+                return Self { pid };
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        panic!("CRIU has not come so far: {running:?}");
+    }
+}
+
+impl Drop for HeldCriu {
+    fn drop(&mut self) {
+        // The supervisor may have killed it.
+        run("kill", &["-CONT", &self.pid]);
+    }
+}
+
+/// Directory of the volume of a sandbox, on the node.
+pub(crate) async fn volume(ns: &TestNamespace, sandbox: &str) -> PathBuf {
+    let claim: PersistentVolumeClaim = ns.get(&format!("{sandbox}-workspace")).await;
+    let name = claim.spec.unwrap().volume_name.unwrap();
+    let volumes = Api::<PersistentVolume>::all(ns.client.clone());
+    let volume = volumes.get(&name).await.unwrap();
+    let path = volume.spec.unwrap().host_path.unwrap().path;
+    // The node has directories of its own there.
+    cluster_directory().join(path.trim_start_matches('/'))
 }

@@ -2,17 +2,15 @@
 //! the workspace always do.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::{Api, ResourceExt as _};
 use serde_json::Value;
-use tests::cli_tools::{cluster_directory, run_checked};
+use tests::cli_tools::run_checked;
 use tests::persistence_session::{body_with_processes, pause};
 use tests::session::Session;
 
 use crate::installation::{API_KEY, IMAGE, api};
+use crate::node_control::{criu, supervisor, volume};
 use crate::test_namespace::TestNamespace;
 
 const POLL: Duration = Duration::from_millis(2);
@@ -37,42 +35,12 @@ async fn started(name: &str, mib: u32) -> Session {
 
 const PROCESSES: &str = "grep -lsx python3 /proc/[0-9]*/comm | xargs -r grep -ls urandom | wc -l";
 
-/// Directory in `/proc` of the supervisor of a Pod.
-fn supervisor(pod: &Pod) -> PathBuf {
-    let uid = pod.uid().unwrap();
-    let cgroups = [uid.clone(), uid.replace('-', "_")];
-    let processes = fs::read_dir("/proc").unwrap();
-    let found = processes.flatten().map(|entry| entry.path()).find(|path| {
-        let of = fs::read_to_string(path.join("cgroup")).unwrap_or_default();
-        cgroups.iter().any(|own| of.contains(own)) && has_word(path, b"supervise")
-    });
-    found.expect("the Pod has a supervisor")
-}
-
-/// Returns whether this is a word of the command line of a process.
-fn has_word(process: &Path, word: &[u8]) -> bool {
-    let line = fs::read(process.join("cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).any(|other| other == word)
-}
-
-/// Process id of a CRIU that the supervisor has started. It may run for a fraction of a second, so no
-/// other process is looked at.
-fn criu(supervisor: &Path) -> Option<String> {
-    let threads = fs::read_dir(supervisor.join("task")).ok()?;
-    threads.flatten().find_map(|thread| {
-        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        let mut children = children.split_whitespace();
-        let is_criu = |child: &&str| has_word(&Path::new("/proc").join(child), b"swrk");
-        children.find(is_criu).map(str::to_owned)
-    })
-}
-
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn killed_save_keeps_the_files_and_says_why() {
     let ns = TestNamespace::of_gateway().await;
     let session = started("criu-killed", 300).await;
-    let supervisor = supervisor(&ns.get(&session.id).await);
+    let supervisor = supervisor(&ns.get(&session.id).await).expect("the Pod has a supervisor");
     let killing = tokio::task::spawn_blocking(move || {
         for _ in 0..POLLS {
             if let Some(pid) = criu(&supervisor) {
@@ -129,15 +97,4 @@ async fn comes_back_with_files(session: &Session) {
     let paused = pause(session).await;
     assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
     session.stop().await;
-}
-
-/// Directory of the volume of a sandbox, on the node.
-async fn volume(ns: &TestNamespace, sandbox: &str) -> PathBuf {
-    let claim: PersistentVolumeClaim = ns.get(&format!("{sandbox}-workspace")).await;
-    let name = claim.spec.unwrap().volume_name.unwrap();
-    let volumes = Api::<PersistentVolume>::all(ns.client.clone());
-    let volume = volumes.get(&name).await.unwrap();
-    let path = volume.spec.unwrap().host_path.unwrap().path;
-    // The node has directories of its own there.
-    cluster_directory().join(path.trim_start_matches('/'))
 }

@@ -1,13 +1,15 @@
 //! Sandboxes move to another node with their files. For a cluster with two nodes that share their
 //! volumes and a short node grace period: `hack/test-cluster nodes`.
 
+use crds::contract::persistence::PersistenceLevel;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::node_control::StoppedKubelet;
+use crate::beats;
+use crate::node_control::{StoppedKubelet, kill_container};
 use crate::test_namespace::TestNamespace;
-use tests::cli_tools::kubectl;
+use tests::cli_tools::{kubectl, kubectl_words, until};
 
 const FIRST: &str = "node";
 const SECOND: &str = "node-2";
@@ -77,4 +79,95 @@ async fn sandbox_of_lost_node_restarts_on_the_other() {
     assert_eq!(status.node_name.as_deref(), Some(SECOND));
     assert_eq!(status.restarts, restarts);
     assert_eq!(ns.get::<Pod>("moved").await.uid(), now.uid());
+}
+
+/// Starts a sandbox of level `Memory` on the first node. Returns its incarnation.
+async fn counts_on_the_first(ns: &TestNamespace, name: &str) -> u32 {
+    kubectl(&["cordon", SECOND]);
+    let status = beats::start(ns, name).await;
+    assert_eq!(status.node_name.as_deref(), Some(FIRST));
+    kubectl(&["uncordon", SECOND]);
+    status.incarnation
+}
+
+/// Waits until no Pod is scheduled to the first node, which is silent.
+fn wait_until_lost() {
+    let taints = "get node node -o jsonpath={.spec.taints[*].key}";
+    until("the node is lost", || {
+        kubectl_words(taints).contains("node.kubernetes.io/unreachable")
+    });
+}
+
+/// The node reports again, and the sandbox stays where it is.
+async fn assert_stays(ns: &TestNamespace, name: &str, kubelet: StoppedKubelet) {
+    let pod = ns.get::<Pod>(name).await;
+    drop(kubelet);
+    kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "node/node",
+        "--timeout=60s",
+    ]);
+    let status = ns.ready(name).await;
+    assert_eq!(status.node_name.as_deref(), Some(SECOND));
+    assert_eq!(ns.get::<Pod>(name).await.uid(), pod.uid());
+    beats::wait_for_beat(ns, name).await;
+    beats::assert_files(ns, name);
+}
+
+/// The volume is not one of a single node: the processes go on elsewhere.
+#[tokio::test]
+#[ignore = "needs a cluster with two nodes: make test-cluster"]
+async fn processes_go_on_elsewhere_when_the_node_of_the_pause_is_lost() {
+    let ns = TestNamespace::new("lost-paused").await;
+    let name = "paused";
+    let incarnation = counts_on_the_first(&ns, name).await;
+    let persisted = beats::pause(&ns, name).await.persisted.unwrap();
+    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    let kubelet = StoppedKubelet::new();
+    wait_until_lost();
+    ns.patch(name, json!({"state": "Running"})).await;
+    beats::assert_goes_on(&ns, name, incarnation).await;
+    assert_stays(&ns, name, kubelet).await;
+}
+
+/// The node is lost with the containers on it, after a resume. What was saved before has run, and does
+/// not run again; files are those of the pause.
+#[tokio::test]
+#[ignore = "needs a cluster with two nodes: make test-cluster"]
+async fn processes_of_a_lost_node_are_not_run_twice_on_the_other() {
+    let ns = TestNamespace::new("lost-running").await;
+    let name = "running";
+    let incarnation = counts_on_the_first(&ns, name).await;
+    kubectl(&["cordon", SECOND]);
+    beats::pause(&ns, name).await;
+    ns.patch(name, json!({"state": "Running"})).await;
+    beats::assert_goes_on(&ns, name, incarnation).await;
+    kubectl(&["uncordon", SECOND]);
+    let pod = ns.get::<Pod>(name).await;
+    let kubelet = StoppedKubelet::new();
+    kill_container(&pod);
+    ns.gone(&pod).await;
+    let status = ns.ready_again(name, 1).await;
+    assert_eq!(status.node_name.as_deref(), Some(SECOND));
+    assert_eq!(status.incarnation, incarnation + 1);
+    let restored = status.restored.unwrap();
+    assert_eq!(restored.level, PersistenceLevel::Root, "{restored:?}");
+    let reason =
+        "processes did not go on: an earlier start has used them, and they go on once only";
+    assert_eq!(restored.reason.as_deref(), Some(reason));
+    ns.reported(name).await;
+    let runs = beats::wait_for_beat(&ns, name).await;
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    beats::assert_files(&ns, name);
+    // The next pause keeps them again.
+    let persisted = beats::pause(&ns, name).await.persisted.unwrap();
+    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    ns.patch(name, json!({"state": "Running"})).await;
+    let status = ns.ready(name).await;
+    assert_eq!(status.restored.unwrap().level, PersistenceLevel::Memory);
+    assert_eq!(status.incarnation, incarnation + 1);
+    ns.reported(name).await;
+    assert_eq!(beats::wait_for_beat(&ns, name).await.len(), 2);
+    assert_stays(&ns, name, kubelet).await;
 }

@@ -24,6 +24,42 @@ while True:
     time.sleep(0.01)
 "#;
 
+/// Number of beating processes, once it is 1 at least and another line is there, and the token of that
+/// line.
+const BEATING: &str = "lines() { cat /workspace/beats | wc -l; }; before=$(lines); \
+    for n in $(seq 600); do [ $(lines) -gt $before ] && break; sleep 0.05; done; \
+    pgrep -fc workspace/beats.py; tail -n 1 /workspace/beats | cut -d ' ' -f 1";
+
+/// Tries of a look at the incarnation, which the status has soon after a start, and the time between
+/// them.
+const MAX_POLLS: u32 = 600;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Starts the beating process, unless it goes on. Returns its token.
+async fn beating(session: &Session) -> String {
+    let start = "touch /workspace/beats; if ! pgrep -f workspace/beats.py >/dev/null; then \
+        python3 /workspace/beats.py >/dev/null 2>&1 & fi";
+    session.run(start).await;
+    let beating = session.run(BEATING).await;
+    // One process, also after a restore. The shell may tell of a job that has ended.
+    let mut lines = beating.lines();
+    assert_eq!(lines.next(), Some("1"), "{beating}");
+    lines.next().expect(&beating).to_owned()
+}
+
+/// Waits until the status has this incarnation or a later one.
+async fn incarnation(session: &Session, at_least: u64) -> u64 {
+    for _ in 0..MAX_POLLS {
+        let info = session.info().await;
+        let incarnation = info["incarnation"].as_u64().expect("a number");
+        if incarnation >= at_least {
+            return incarnation;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    panic!("the incarnation does not rise: {}", session.info().await);
+}
+
 #[tokio::test]
 async fn kills_at_any_point_lose_no_file_and_run_no_state_twice() {
     if !is_root_or_skips() {
@@ -35,35 +71,35 @@ async fn kills_at_any_point_lose_no_file_and_run_no_state_twice() {
     let mut standalone = Standalone::start(state.path(), &flags);
     let body = body_with_processes("killed", "host", "root");
     let mut random = SeededRng::new(7);
-    let (mut went_on, rounds) = (0, full_or(60, 6));
+    let rounds = full_or(60, 6);
+    // Incarnation and token of the process before the kill.
+    let mut before: Option<(u64, String)> = None;
     for round in 1..=rounds {
         // A paused sandbox is resumed by this.
         let session = Session::start(standalone.api(), standalone.key(), &body).await;
-        let info = session.info().await;
-        if info["restored"]["level"] == "Memory" {
-            went_on += 1;
-        }
         if round == 1 {
             session.write("/workspace/beats.py", BEATS).await;
         }
         let twice = session
             .run("sort /workspace/beats 2>/dev/null | uniq -d | wc -l")
             .await;
-        assert_eq!(twice, "0", "round {round}: {info}");
+        assert_eq!(twice, "0", "round {round}");
         let files = session
             .run("ls /etc/round-* /workspace/round-* 2>/dev/null | wc -l")
             .await;
-        assert_eq!(
-            files,
-            (2 * (round - 1)).to_string(),
-            "round {round}: {info}"
-        );
-        // One process at most, also after a restore.
-        let start = "pgrep -f beats.py >/dev/null || python3 /workspace/beats.py >/dev/null 2>&1 &";
-        session.run(start).await;
-        session
-            .run("sleep 0.3; [ $(pgrep -fc workspace/beats.py) = 1 ] && echo one")
-            .await;
+        assert_eq!(files, (2 * (round - 1)).to_string(), "round {round}");
+        let token = beating(&session).await;
+        // The number tells whether processes went on.
+        let number = match &before {
+            Some((number, earlier)) if token == *earlier => {
+                let now = incarnation(&session, *number).await;
+                assert_eq!(now, *number, "round {round}: the process went on");
+                now
+            }
+            Some((number, _)) => incarnation(&session, number + 1).await,
+            None => incarnation(&session, 0).await,
+        };
+        before = Some((number, token));
         let write = format!(
             "echo {round} >/etc/round-{round}; echo {round} >/workspace/round-{round}; sync"
         );
@@ -78,7 +114,25 @@ async fn kills_at_any_point_lose_no_file_and_run_no_state_twice() {
         standalone.kill();
         standalone = Standalone::start(state.path(), &flags);
     }
-    println!("{went_on} of {rounds} starts went on");
+    // Between a pause and a resume nothing is interrupted by a kill: the process goes on.
     let session = Session::start(standalone.api(), standalone.key(), &body).await;
+    let token = beating(&session).await;
+    session.pause().await;
+    let paused = format!("sbx/{}", session.id);
+    let wait = [
+        "wait",
+        "--for=jsonpath={.status.phase}=Paused",
+        "--timeout=60s",
+    ];
+    standalone.run("kubectl", &[&wait[..], &[&paused]].concat());
+    let kept = session.info().await;
+    assert_eq!(kept["persisted"]["level"], "Memory", "{kept}");
+    standalone.kill();
+    standalone = Standalone::start(state.path(), &flags);
+    let session = Session::start(standalone.api(), standalone.key(), &body).await;
+    let info = session.info().await;
+    assert_eq!(info["restored"]["level"], "Memory", "{info}");
+    assert_eq!(info["incarnation"], kept["incarnation"], "{info}");
+    assert_eq!(beating(&session).await, token);
     session.stop().await;
 }
