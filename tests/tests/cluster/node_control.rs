@@ -82,9 +82,9 @@ impl Drop for StoppedKubelet {
 
 /// Directory in `/proc` of the supervisor of a Pod; `None` before it runs.
 pub(crate) fn supervisor(pod: &Pod) -> Option<PathBuf> {
-    let uid = pod.uid().unwrap();
+    let uid = pod.uid()?;
     let cgroups = [uid.clone(), uid.replace('-', "_")];
-    let processes = fs::read_dir("/proc").unwrap();
+    let processes = fs::read_dir("/proc").ok()?;
     processes.flatten().map(|entry| entry.path()).find(|path| {
         let of = fs::read_to_string(path.join("cgroup")).unwrap_or_default();
         cgroups.iter().any(|own| of.contains(own)) && has_word(path, b"supervise")
