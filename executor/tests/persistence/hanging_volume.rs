@@ -39,12 +39,12 @@ impl OwnFileSystem {
         let image = tempfile::tempdir().unwrap();
         let file = image.path().join("image");
         File::create(&file).unwrap().set_len(BYTES).unwrap();
-        let (file, to) = (file.to_str().unwrap(), directory.to_str().unwrap());
-        for command in [
-            &["mkfs.ext4", "-q", "-F", file][..],
-            &["mount", "-o", "loop", file, to],
-        ] {
-            let done = Command::new(command[0]).args(&command[1..]).output();
+        let mut format = Command::new("mkfs.ext4");
+        format.args(["-q", "-F"]).arg(&file);
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop"]).arg(&file).arg(directory);
+        for mut command in [format, mount] {
+            let done = command.output();
             if !done.as_ref().is_ok_and(|output| output.status.success()) {
                 eprintln!("SKIPPED {test}: needs {command:?}: {done:?}");
                 return None;
