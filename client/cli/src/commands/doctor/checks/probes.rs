@@ -29,6 +29,17 @@ const ROOT_OVERLAYS: Probe = Probe {
     without: "sandboxes.persistence.root=archive",
 };
 
+const MEMORY_IN_USER_NAMESPACES: Probe = Probe {
+    name: "memory_in_user_namespaces",
+    ..MEMORY_WITH_HOST_USERS
+};
+const MEMORY_WITH_HOST_USERS: Probe = Probe {
+    name: "memory_with_host_users",
+    works: "pauses keep processes",
+    fails: "pauses keep files, not processes",
+    without: "sandboxes.persistence.memory=false",
+};
+
 /// Record of a probe.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,18 +50,14 @@ struct Record {
 }
 
 pub(super) fn check(facts: &Facts) -> Outcome {
-    let asked = asked_for(facts)?;
-    let found = facts.list(Resource::ProbeRecords)?.first();
     let (mut findings, mut without) = (Vec::new(), Vec::new());
-    for probe in asked {
-        let record = found.map_or(&Value::Null, |map| &map["data"][probe.name]);
-        let Some(text) = record.as_str() else {
+    for probe in asked_for(facts)? {
+        let Some(record) = record(facts, &probe)? else {
             return Err(skipped(format!(
                 "the controller has not finished its probe {}",
                 probe.name
             )));
         };
-        let record: Record = serde_json::from_str(text).map_err(|_| unreadable(facts))?;
         let said = if record.works {
             probe.works
         } else {
@@ -74,7 +81,16 @@ pub(super) fn check(facts: &Facts) -> Outcome {
     ))
 }
 
-/// Probes that the chart's values leave the choice to.
+/// Stored answer of a probe, if there is one.
+fn record(facts: &Facts, probe: &Probe) -> Result<Option<Record>, Problem> {
+    let found = facts.list(Resource::ProbeRecords)?.first();
+    let stored = found.map_or(&Value::Null, |map| &map["data"][probe.name]);
+    let record = stored.as_str().map(serde_json::from_str).transpose();
+    record.map_err(|_| unreadable(facts))
+}
+
+/// Probes that the chart's values leave the choice to, and that of level `Memory` for the Pods that
+/// sandboxes get.
 fn asked_for(facts: &Facts) -> Result<Vec<Probe>, Problem> {
     let controller = facts.deployment("controller")?;
     let read = |name| variable(controller, name).unwrap_or("auto");
@@ -88,6 +104,17 @@ fn asked_for(facts: &Facts) -> Result<Vec<Probe>, Problem> {
     }
     if !["never", "false"].contains(&namespaces) && root == "auto" {
         asked.push(ROOT_OVERLAYS);
+    }
+    if variable(controller, "SANDBOX_MEMORY_PERSISTENCE") == Some("true") {
+        let has_namespaces = match namespaces {
+            "auto" => record(facts, &USER_NAMESPACES)?.is_some_and(|record| record.works),
+            set => !["never", "false"].contains(&set),
+        };
+        asked.push(if has_namespaces {
+            MEMORY_IN_USER_NAMESPACES
+        } else {
+            MEMORY_WITH_HOST_USERS
+        });
     }
     if asked.is_empty() {
         return Err(skipped("the chart's values leave nothing to probes"));

@@ -632,3 +632,26 @@ fn probes_are_shown_with_their_reasons() {
     objects(&mut facts, Resource::ProbeRecords).push(record);
     assert_eq!(problems(&facts), [("probes", State::Failed)]);
 }
+
+#[test]
+fn probe_of_memory_is_that_of_the_pods_that_sandboxes_get() {
+    let mut facts = healthy();
+    objects(&mut facts, Resource::ProbeRecords)[0] = probe_records(true, false);
+    set(&mut facts, 0, "SANDBOX_MEMORY_PERSISTENCE", "true");
+    let unfinished = |facts: &Facts| {
+        let (state, finding, _) = said(facts, "probes");
+        assert_eq!(state, State::Skipped);
+        finding
+    };
+    assert!(unfinished(&facts).ends_with("memory_in_user_namespaces"));
+    let records = &mut objects(&mut facts, Resource::ProbeRecords)[0]["data"];
+    let failed = records["root_overlays"].clone();
+    records["user_namespaces"] = failed.clone();
+    assert!(unfinished(&facts).ends_with("memory_with_host_users"));
+    objects(&mut facts, Resource::ProbeRecords)[0]["data"]["memory_with_host_users"] = failed;
+    let (_, finding, action) = said(&facts, "probes");
+    let reason = "pauses keep files, not processes (probe memory_with_host_users of \
+        2026-01-31T11:00:00Z: StartError: permission denied)";
+    assert!(finding.contains(reason), "{finding}");
+    assert!(action.contains("sandboxes.persistence.memory=false"));
+}
