@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::PodSpec;
 use super::keeper::KeptProbe;
 use super::probe_pod;
 use super::runner::Probe;
-use crate::config::{ControllerConfig, UserNamespaces};
+use crate::config::{ControllerConfig, RootPersistence, UserNamespaces};
 use crate::reconcile::build::persistence::MEMORY;
 
 /// Probe for processes in the user namespace of their Pod.
 pub(super) const IN_USER_NAMESPACE: KeptProbe = KeptProbe {
     name: "memory_in_user_namespaces",
     is_asked_for: |config| {
-        config.persistence.memory && config.pods.user_namespaces != UserNamespaces::Never
+        keeps_memory_in_pods(config) && config.pods.user_namespaces != UserNamespaces::Never
     },
     build: |config| Probe {
         dropped: probe_pod::dropped_user_namespace,
@@ -31,11 +31,16 @@ pub(super) const IN_USER_NAMESPACE: KeptProbe = KeptProbe {
 pub(super) const WITH_HOST_USERS: KeptProbe = KeptProbe {
     name: "memory_with_host_users",
     is_asked_for: |config| {
-        config.persistence.memory && config.pods.user_namespaces != UserNamespaces::Always
+        keeps_memory_in_pods(config) && config.pods.user_namespaces != UserNamespaces::Always
     },
     build: |config| memory_probe("sandbox-memory-probe", None, config),
     learn: |_, _| (),
 };
+
+/// Returns whether processes are saved by what is in the executor's image, not by what the node has.
+fn keeps_memory_in_pods(config: &ControllerConfig) -> bool {
+    config.persistence.memory && config.persistence.root != RootPersistence::Node
+}
 
 /// A probe whose container has the privileges of a supervisor that saves processes.
 fn memory_probe(name: &str, host_users: Option<bool>, config: &ControllerConfig) -> Probe {
@@ -59,5 +64,20 @@ mod tests {
         let probes = [IN_USER_NAMESPACE, WITH_HOST_USERS];
         let pods = probes.map(|probe| (probe.build)(&config()).pod);
         insta::assert_yaml_snapshot!(pods);
+    }
+
+    #[test]
+    fn nodes_that_save_processes_themselves_are_not_probed() {
+        let mut config = config();
+        let asked = |config: &ControllerConfig| {
+            [IN_USER_NAMESPACE, WITH_HOST_USERS].map(|probe| (probe.is_asked_for)(config))
+        };
+        config.persistence.memory = true;
+        config.pods.user_namespaces = UserNamespaces::Auto;
+        assert_eq!(asked(&config), [true; 2]);
+        config.pods.user_namespaces = UserNamespaces::Always;
+        assert_eq!(asked(&config), [true, false]);
+        config.persistence.root = RootPersistence::Node;
+        assert_eq!(asked(&config), [false; 2]);
     }
 }
