@@ -28,7 +28,6 @@ const ROOT_OVERLAYS: Probe = Probe {
     fails: "archives keep files outside of workspaces, not overlays",
     without: "sandboxes.persistence.root=archive",
 };
-
 const MEMORY_IN_USER_NAMESPACES: Probe = Probe {
     name: "memory_in_user_namespaces",
     ..MEMORY_WITH_HOST_USERS
@@ -94,21 +93,20 @@ fn record(facts: &Facts, probe: &Probe) -> Result<Option<Record>, Problem> {
 fn asked_for(facts: &Facts) -> Result<Vec<Probe>, Problem> {
     let controller = facts.deployment("controller")?;
     let read = |name| variable(controller, name).unwrap_or("auto");
-    let (namespaces, root) = (
-        read("SANDBOX_USER_NAMESPACES"),
-        read("SANDBOX_ROOT_PERSISTENCE"),
-    );
+    let namespaces = read("SANDBOX_USER_NAMESPACES");
+    let may_have_namespaces = !["never", "false"].contains(&namespaces);
     let mut asked = Vec::new();
     if namespaces == "auto" {
         asked.push(USER_NAMESPACES);
     }
-    if !["never", "false"].contains(&namespaces) && root == "auto" {
+    if may_have_namespaces && read("SANDBOX_ROOT_PERSISTENCE") == "auto" {
         asked.push(ROOT_OVERLAYS);
     }
     if variable(controller, "SANDBOX_MEMORY_PERSISTENCE") == Some("true") {
-        let has_namespaces = match namespaces {
-            "auto" => record(facts, &USER_NAMESPACES)?.is_some_and(|record| record.works),
-            set => !["never", "false"].contains(&set),
+        let has_namespaces = if namespaces == "auto" {
+            record(facts, &USER_NAMESPACES)?.is_some_and(|record| record.works)
+        } else {
+            may_have_namespaces
         };
         asked.push(if has_namespaces {
             MEMORY_IN_USER_NAMESPACES
