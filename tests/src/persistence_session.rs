@@ -1,5 +1,6 @@
 //! A session whose pauses keep changed files, the same wherever its sandbox runs.
 
+pub mod beats;
 pub mod interpreter;
 
 use std::time::Duration;

@@ -127,6 +127,10 @@ pub struct ReadyReport {
     /// State that this run of the container began with, if the Pod has a persistence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<KeptState>,
+    /// After the init message: random id of the command's processes, drawn when they began anew. It
+    /// stays when they go on in another container. Supervisors of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes_id: Option<String>,
 }
 
 impl From<SupervisorState> for ReadyReport {
@@ -138,6 +142,7 @@ impl From<SupervisorState> for ReadyReport {
             owner: None,
             prestarted: None,
             restored: None,
+            processes_id: None,
         }
     }
 }

@@ -89,11 +89,14 @@ pub struct SandboxStatus {
     pub persisted: Option<PersistedState>,
     /// State that the sandbox had when it last became ready after a pause or a loss of its Pod.
     pub restored: Option<RestoredState>,
-    /// Number of times that the processes of the sandbox began anew. It stays when a pause has kept
-    /// them.
+    /// Number of times that the sandbox became ready with processes that began anew. It stays when a
+    /// pause has kept them.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 4_294_967_295_u32))]
     pub incarnation: u32,
+    /// Id of the processes that `incarnation` is for, if their supervisor reports one.
+    #[schemars(length(max = 64))]
+    pub processes_id: Option<String>,
     pub stopped_at: Option<Time>,
     /// Failure log: encrypted end of the log of a failed sandbox. The runtime API shows it to the
     /// owner, `sandbox-operator logs NAME` to users who may read the root key.

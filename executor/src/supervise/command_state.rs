@@ -27,9 +27,12 @@ impl CommandState {
             .send_modify(|report| report.prestarted = Some(succeeded));
     }
 
-    /// Reports what this run of the container began with.
-    pub(super) fn report_restored(&self, restored: Option<KeptState>) {
-        self.0.send_modify(|report| report.restored = restored);
+    /// Reports what this run of the container began with, and the id of its processes.
+    pub(super) fn report_start(&self, restored: Option<KeptState>, processes_id: &str) {
+        self.0.send_modify(|report| {
+            report.restored = restored;
+            report.processes_id = Some(processes_id.to_owned());
+        });
     }
 
     /// Obstacle that keeps the prestarted program of a dormant Pod from being warm; `None` if it is warm.

@@ -17,12 +17,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::path::CHANGES_DIR;
 use crds::contract::persistence::{
     KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, SaveLimits,
     StateAccess,
 };
 use futures::future::OptionFuture;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
@@ -54,6 +57,8 @@ pub(super) struct Persistence {
     root: RootState,
     /// Present at level `Memory`.
     processes: Option<ProcessState>,
+    /// Id of the command's processes. It stays when they go on in another container.
+    processes_id: String,
     /// Key and image, once the init message is there.
     access: StateAccess,
     /// Directory for snapshots; `None` if the workspace alone is kept.
@@ -183,6 +188,7 @@ impl Persistence {
             pod,
             root,
             processes,
+            processes_id: random_id(),
             access: StateAccess {
                 key: String::new(),
                 image: String::new(),
@@ -194,6 +200,10 @@ impl Persistence {
             pending: opened.pending,
             has_begun: opened.has_begun,
         }
+    }
+
+    pub(super) fn processes_id(&self) -> &str {
+        &self.processes_id
     }
 
     /// Capabilities of the supervisor that its programs must not have; `None` if the workspace alone
@@ -304,6 +314,13 @@ impl Persistence {
         }
         access
     }
+}
+
+/// Id of processes that begin anew. Empty, which counts as none, if there are no random numbers.
+fn random_id() -> String {
+    let mut id = [0; 16];
+    let filled = SystemRandom::new().fill(&mut id);
+    filled.map_or_else(|_| String::new(), |()| URL_SAFE_NO_PAD.encode(id))
 }
 
 /// Result of a restore; the reason if its thread has failed.

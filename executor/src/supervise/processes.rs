@@ -87,12 +87,14 @@ impl Supervisor {
             return Ok(root);
         }
         let Some(restored) = restored else {
-            self.lifecycle.report_restored(None);
+            let id = self.persistence.processes_id();
+            self.lifecycle.report_start(None, id);
             return Ok(None);
         };
         let had_processes = self.persistence.has_processes();
         let (restored, root) = self.persistence.restore_processes(init, restored).await;
-        self.lifecycle.report_restored(Some(restored));
+        let id = self.persistence.processes_id();
+        self.lifecycle.report_start(Some(restored), id);
         if root.is_none() {
             if had_processes {
                 // Remains of a failed attempt. No program was prestarted.

@@ -87,7 +87,8 @@ impl Supervisor {
         if let Some(reason) = &begun.restored.reason {
             tracing::warn!(reason, "not all of the snapshot was restored");
         }
-        self.lifecycle.report_restored(Some(begun.restored));
+        let id = self.persistence.processes_id();
+        self.lifecycle.report_start(Some(begun.restored), id);
         if root.is_none() {
             // Remains of a failed attempt. No program was prestarted.
             reaper::kill_all_children();

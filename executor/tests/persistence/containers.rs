@@ -297,6 +297,13 @@ impl Container {
         report()
     }
 
+    /// Id of the command's processes, once it is known.
+    pub(super) fn processes_id(&self) -> String {
+        self.restored();
+        let report = ready(self.address, 0).json();
+        report["processesId"].as_str().unwrap().to_owned()
+    }
+
     /// Number of the container's process 1 outside of it.
     pub(super) fn first_process(&self) -> i32 {
         let caller = self.process.child.id();

@@ -79,6 +79,7 @@ fn processes_go_on_once_in_another_container() {
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
     assert_eq!(container.restored()["level"], "Memory");
+    let id = container.processes_id();
     assert!(!volumes.saved("archive").exists());
     // A second time, by the same supervisor that has restored it.
     let kept = kept(&save(&container));
@@ -88,6 +89,7 @@ fn processes_go_on_once_in_another_container() {
     let meta = fs::read(volumes.saved("meta.json")).unwrap();
     let mut container = volumes.run(&counter(&volumes));
     assert_eq!(ask(&volumes, &mut container), format!("{number} 3"));
+    assert_eq!(container.processes_id(), id);
     // An eviction saves them as well, once the command is ready.
     ready(container.address, 20);
     assert_eq!(container.stop(), 143);
@@ -99,6 +101,7 @@ fn processes_go_on_once_in_another_container() {
     fs::write(volumes.saved("meta.json"), meta).unwrap();
     let mut container = volumes.run(&counter(&volumes));
     assert_ne!(container.line(), format!("up {number}"));
+    assert_ne!(container.processes_id(), id);
     let reason = container.restored()["reason"].as_str().unwrap().to_owned();
     assert!(
         reason.ends_with("an earlier start has used them, and they go on once only"),

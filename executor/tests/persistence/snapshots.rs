@@ -1,6 +1,6 @@
 //! Snapshots of a command that goes on, and other sandboxes that begin with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -187,6 +187,9 @@ fn sandboxes_that_begin_with_a_snapshot_go_on_each_for_itself() {
         let mut running = children
             .each_ref()
             .map(|child| child.run(Memory, Some(&snapshot), &init));
+        let all = [&container, &running[0], &running[1]];
+        let ids: HashSet<String> = all.map(Container::processes_id).into();
+        assert_eq!(ids.len(), 3, "each copy has an id of its own");
         for (child, container) in children.iter().zip(&mut running) {
             let restored = container.restored();
             assert_eq!(restored["level"], "Memory", "{mechanism:?} {restored}");

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::contract::persistence::KeptState;
 use crds::sandbox::PoolSnapshot;
 use jiff::Timestamp;
 
 pub use self::annotations::*;
 pub use self::container::{Container, ContainerState, StartProblem, StartProblemKind};
 pub use self::pod::{PodFacts, PodIdentity, PodPhase, ResizeProblem};
-pub use self::reports::{ContainerRun, IdleReport, ProbeResult, SaveProgress};
+pub use self::reports::{ContainerRun, IdleReport, ProbeResult, RunStart, SaveProgress};
 pub(crate) use self::resize::RESIZED;
 pub use self::source::{SnapshotIdentity, SourceState, SourceVolume};
 
@@ -31,8 +30,8 @@ pub struct Facts {
     pub surplus: Option<PodFacts>,
     /// Result of this process's readiness probe for this container run. `None`: no response yet.
     pub readiness: Option<ProbeResult>,
-    /// State that the container run began with, as its supervisor reports.
-    pub restored: Option<KeptState>,
+    /// State and processes that the container run began with.
+    pub start: RunStart,
     /// Save of this container run before a pause.
     pub save: Option<SaveProgress>,
     /// Result of the last idle check.

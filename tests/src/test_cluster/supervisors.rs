@@ -154,6 +154,7 @@ impl ScriptedSupervisors {
         }
         ReadyReport {
             owner: command.owner.clone(),
+            processes_id: command.pod_uid.clone(),
             ..state.into()
         }
     }

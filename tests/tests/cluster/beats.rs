@@ -1,11 +1,11 @@
-//! A sandbox of level `Memory` whose command counts, and writes each number to the workspace with a token
-//! that it has in memory only. The file tells of every process that ever ran, and in which order.
+//! A sandbox of level `Memory` whose command counts.
 
 use std::time::Duration;
 
 use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::SandboxStatus;
 use serde_json::json;
+use tests::persistence_session::beats::{BEATS, Runs, runs_of};
 
 use crate::test_namespace::TestNamespace;
 
@@ -14,21 +14,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Memory of the process, so that a save and a restore take a while.
 const MIB: u32 = 128;
-
-/// Each line is one write.
-const BEATS: &str = r#"
-import os, sys, time
-data = os.urandom(int(sys.argv[1]) << 20)
-token, number = os.urandom(8).hex(), 0
-while True:
-    number += 1
-    with open("/workspace/beats", "a") as beats:
-        beats.write(f"{token} {number}\n")
-    time.sleep(0.05)
-"#;
-
-/// Processes that have run so far: the token of each, and its last number.
-pub(crate) type Runs = Vec<(String, u64)>;
 
 /// Applies the sandbox, waits until it is ready, and writes files in its workspace and outside of it.
 pub(crate) async fn start(ns: &TestNamespace, name: &str) -> SandboxStatus {
@@ -46,8 +31,7 @@ pub(crate) async fn start(ns: &TestNamespace, name: &str) -> SandboxStatus {
     status
 }
 
-/// Waits until the process has counted on, and returns all that have run. No number is there twice, and
-/// none is left out: no state has run twice, and no two processes at a time.
+/// Waits until the process has counted on, and returns all that have run.
 pub(crate) async fn wait_for_beat(ns: &TestNamespace, name: &str) -> Runs {
     let before = runs(ns, name);
     for _ in 0..MAX_POLLS {
@@ -63,28 +47,6 @@ pub(crate) async fn wait_for_beat(ns: &TestNamespace, name: &str) -> Runs {
 fn runs(ns: &TestNamespace, name: &str) -> Runs {
     let content = ns.exec(name, "cat /workspace/beats 2>/dev/null || true");
     runs_of(&content)
-}
-
-pub(crate) fn runs_of(content: &str) -> Runs {
-    let mut runs = Runs::new();
-    for (at, line) in content.lines().enumerate() {
-        let (token, number) = line.split_once(' ').expect(line);
-        let number: u64 = number.parse().expect(line);
-        match runs.last_mut() {
-            Some((last, before)) if last == token => {
-                assert_eq!(number, *before + 1, "line {at}: {line}");
-                *before = number;
-            }
-            _ => {
-                assert_eq!(
-                    number, 1,
-                    "line {at}: a process goes on beside another: {line}"
-                );
-                runs.push((token.to_owned(), number));
-            }
-        }
-    }
-    runs
 }
 
 /// Pauses the sandbox, and waits until its Pod is gone.

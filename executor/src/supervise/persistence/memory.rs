@@ -150,13 +150,15 @@ impl MemoryStore {
     pub(super) fn dump(
         &self,
         root: Pid,
+        id: String,
         access: &StateAccess,
         init: &Init,
         time: Duration,
     ) -> Result<SavedProcesses, MemoryError> {
         self.discard()?;
         let secret = secret(&access.key)?;
-        let meta = current(access, init, &secret)?;
+        let mut meta = current(access, init, &secret)?;
+        meta.id = id;
         let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
         let dump = Dump {
             root,

@@ -101,7 +101,8 @@ impl Persistence {
                 let has_files = restored.level >= PersistenceLevel::Root;
                 let restoring = spawn_blocking(move || store.restore(&access, &init, has_files));
                 match restoring.await {
-                    Ok(Ok(Some(root))) => {
+                    Ok(Ok(Some((root, id)))) => {
+                        self.processes_id = id;
                         restored.level = PersistenceLevel::Memory;
                         return (restored, Some(root));
                     }
@@ -142,9 +143,9 @@ impl Persistence {
             Ok(Err(error)) => tracing::warn!(%error, "the executor is not prepared for the save"),
             Err(_) => tracing::warn!("the executor does not prepare for the save in time"),
         }
-        let access = self.access_to(image);
         let left = time.saturating_sub(begin.elapsed());
-        let dump = spawn_blocking(move || store.dump(root, &access, &init, left));
+        let (access, id) = (self.access_to(image), self.processes_id.clone());
+        let dump = spawn_blocking(move || store.dump(root, id, &access, &init, left));
         let limit = left.saturating_add(HANG_GRACE);
         Some(match timeout(limit, dump).await {
             Ok(Ok(saved)) => saved.map_err(|error| error.to_string()),

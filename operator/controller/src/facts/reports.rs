@@ -1,7 +1,11 @@
 //! Reports of probes, idle checks and saves about one run of a container.
 
-use crds::contract::persistence::KeptState;
+use crds::contract::control::ReadyReport;
+use crds::contract::persistence::{KeptState, PersistenceLevel};
 use jiff::Timestamp;
+
+/// Limit of an id of processes in bytes, as in the CRD.
+const MAX_PROCESSES_ID_BYTES: usize = 64;
 
 /// Result of a readiness probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +17,34 @@ pub enum ProbeResult {
     OtherOwner,
     /// The supervisor of a claimed Pod has not answered at all.
     Silent,
+}
+
+/// State and processes that a run of the container began with, as its supervisor reports them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunStart {
+    pub restored: Option<KeptState>,
+    /// Tells whether processes went on.
+    pub processes_id: Option<String>,
+}
+
+impl RunStart {
+    /// Bounds what a sandbox may have written.
+    pub fn of(report: &ReadyReport) -> Self {
+        let is_id = |id: &String| {
+            let mut bytes = id.bytes();
+            let is_text = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+            is_text && (1..=MAX_PROCESSES_ID_BYTES).contains(&id.len())
+        };
+        Self {
+            restored: report.restored.clone().map(KeptState::bounded),
+            processes_id: report.processes_id.clone().filter(is_id),
+        }
+    }
+
+    pub fn has_saved_processes(&self) -> bool {
+        let restored = self.restored.as_ref();
+        restored.is_some_and(|restored| restored.level == PersistenceLevel::Memory)
+    }
 }
 
 /// Save of a sandbox before its Pod is deleted.

@@ -1,5 +1,6 @@
 //! Facts read from Pods as the kubelet reports them.
 
+use crds::contract::control::{ReadyReport, SupervisorState};
 use serde_json::{Value, json};
 
 use super::*;
@@ -133,5 +134,19 @@ fn pod_counts_as_failed_when_its_node_cannot_mount_the_executor() {
         (Some(IMAGE_VOLUME), "context deadline exceeded"),
     ] {
         assert_eq!(facts(executor, message).phase, PodPhase::Pending);
+    }
+}
+
+#[test]
+fn report_of_a_start_is_bounded() {
+    let start = |id: &str| {
+        RunStart::of(&ReadyReport {
+            processes_id: Some(id.into()),
+            ..SupervisorState::Ready.into()
+        })
+    };
+    assert_eq!(start("aZ0-_").processes_id.as_deref(), Some("aZ0-_"));
+    for id in ["", "a b", "a\n", "\u{e4}", &"a".repeat(65)] {
+        assert_eq!(start(id).processes_id, None, "{id:?}");
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use crds::contract::control::{
     ControlMessage, Grant, Init, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState,
 };
-use crds::contract::persistence::KeptState;
 use crds::contract::sealing::SealedInit;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -22,7 +21,7 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::facts::{ContainerRun, ProbeResult};
+use crate::facts::{ContainerRun, ProbeResult, RunStart};
 use crate::probes::supervisor_client::{SupervisorAddress, SupervisorError, Supervisors};
 use crate::sandbox_memory::PerSandbox;
 use limiter::ProbeLimiter;
@@ -70,8 +69,7 @@ struct ProbeState {
     /// A Pod gets another address when its node has restarted.
     ip: String,
     result: Option<ProbeResult>,
-    /// State that the run began with, from the ready report.
-    restored: Option<KeptState>,
+    start: RunStart,
     /// Aborts the probe when dropped.
     _task: AbortOnDropHandle<()>,
 }
@@ -113,10 +111,10 @@ impl ReadinessProber {
         probes.get(key).filter(|p| p.run == *run)?.result.clone()
     }
 
-    /// State that a container run began with, as its supervisor has reported.
-    pub(crate) fn restored(&self, key: &Key, run: &ContainerRun) -> Option<KeptState> {
+    /// State and processes that a container run began with.
+    pub(crate) fn start(&self, key: &Key, run: &ContainerRun) -> Option<RunStart> {
         let probes = self.probes.lock();
-        probes.get(key).filter(|p| p.run == *run)?.restored.clone()
+        Some(probes.get(key).filter(|p| p.run == *run)?.start.clone())
     }
 
     /// Starts the probe of this container run at this address, unless it is running or has a result.
@@ -158,7 +156,7 @@ impl ReadinessProber {
                 run,
                 ip: ip.to_owned(),
                 result: None,
-                restored: None,
+                start: RunStart::default(),
                 _task: task,
             },
         );
@@ -307,7 +305,7 @@ impl ProbeTask {
             }
             _ => {
                 self.record_handover(&report);
-                self.record_restored(&report);
+                self.record_start(&report);
                 Ok(report)
             }
         }
@@ -328,11 +326,15 @@ impl ProbeTask {
         }
     }
 
-    fn record_restored(&self, report: &ReadyReport) {
+    fn record_start(&self, report: &ReadyReport) {
         let mut probes = self.prober.probes.lock();
         if let Some(probe) = probes.get_mut(&self.key).filter(|p| p.run == self.run) {
-            let restored = report.restored.clone().map(KeptState::bounded);
-            probe.restored = restored.or(probe.restored.take());
+            let RunStart {
+                restored,
+                processes_id,
+            } = RunStart::of(report);
+            probe.start.restored = restored.or(probe.start.restored.take());
+            probe.start.processes_id = processes_id.or(probe.start.processes_id.take());
         }
     }
 

@@ -141,9 +141,10 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         readiness: run
             .as_ref()
             .and_then(|run| context.readiness.result(key, run)),
-        restored: run
+        start: run
             .as_ref()
-            .and_then(|run| context.readiness.restored(key, run)),
+            .and_then(|run| context.readiness.start(key, run))
+            .unwrap_or_default(),
         save: run
             .as_ref()
             .and_then(|run| context.saver.progress(key, run)),

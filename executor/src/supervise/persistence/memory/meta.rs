@@ -38,6 +38,9 @@ pub(super) struct MemoryMeta {
     /// Keyed digest of the init message.
     #[serde(default)]
     init: String,
+    /// Id of the processes. Those of a snapshot have none: each copy gets its own.
+    #[serde(default)]
+    pub(super) id: String,
     /// Time of the save.
     #[serde(default)]
     time: String,
@@ -55,6 +58,7 @@ impl MemoryMeta {
             cpu: cpu_features(&fs::read_to_string("/proc/cpuinfo")?),
             uptime: clock_gettime(ClockId::Monotonic).tv_sec,
             init,
+            id: String::new(),
             time: jiff::Timestamp::now().to_string(),
         })
     }

@@ -29,15 +29,15 @@ struct Source<'a> {
 }
 
 impl MemoryStore {
-    /// Lets the saved processes go on, and returns their root, a child of this process. Without
-    /// their files, and after an error, nothing of them runs, now or later. `None` if there are
+    /// Lets the saved processes go on, and returns their root, a child of this process, and their id.
+    /// Without their files, and after an error, nothing of them runs, now or later. `None` if there are
     /// neither files nor processes.
     pub(in crate::supervise::persistence) fn restore(
         &self,
         access: &StateAccess,
         init: &Init,
         has_files: bool,
-    ) -> Result<Option<Pid>, MemoryError> {
+    ) -> Result<Option<(Pid, String)>, MemoryError> {
         let source = Source {
             folder: &self.folder,
             access,
@@ -68,10 +68,10 @@ impl MemoryStore {
             init: &meta::without_sandbox(init),
             is_snapshot: true,
         };
-        self.restore_once(source)
+        self.restore_once(source).map(|(root, _)| root)
     }
 
-    fn restore_once(&self, source: Source<'_>) -> Result<Pid, MemoryError> {
+    fn restore_once(&self, source: Source<'_>) -> Result<(Pid, String), MemoryError> {
         let Source {
             folder,
             access,
@@ -115,7 +115,8 @@ impl MemoryStore {
             log(error);
         }
         tracing::debug!(time = ?restored.duration, "processes restored");
-        Pid::from_raw(restored.pid).ok_or(MemoryError::Missing)
+        let root = Pid::from_raw(restored.pid).ok_or(MemoryError::Missing)?;
+        Ok((root, meta.id))
     }
 
     /// Ends the use of the archive, before the first instruction of its processes.

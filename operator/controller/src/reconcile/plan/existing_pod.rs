@@ -115,10 +115,7 @@ impl Planner<'_> {
         let reason = pod.container.last_termination.as_deref();
         if count > known.max(pod.restarts_before) {
             self.record_restart(reason.unwrap_or(UNKNOWN_END));
-            if self.plan.status.pod_uid.as_ref() == Some(&pod.uid) {
-                let incarnation = &mut self.plan.status.incarnation;
-                *incarnation = incarnation.saturating_add(1);
-            }
+            self.count_unidentified_processes(pod);
         }
         // The kubelet may count a restart before it reports the end.
         if count == known
@@ -188,6 +185,7 @@ impl Planner<'_> {
             self.plan.status.ready_at = Some(self.now.into());
             self.record_stages(pod);
         }
+        self.record_processes(pod);
         self.record_restored(pod);
         self.set_phase(
             Phase::Running,

@@ -6,7 +6,7 @@ use crds::sandbox::{PersistedState, Phase, RestoredState};
 use jiff::Timestamp;
 
 use super::Planner;
-use crate::facts::{ContainerState, PodFacts, SaveProgress};
+use crate::facts::{ContainerState, PodFacts, ProbeResult, SaveProgress};
 
 /// Reason of a Pod that the controller created before a probe had found out that Pods can keep more.
 const MADE_WITHOUT: &str = "the Pod was created before more was known to work";
@@ -136,32 +136,66 @@ impl Planner<'_> {
         Some(obstacle.to_string())
     }
 
-    /// Records what a Pod that becomes ready began with. Only processes that went on keep the
-    /// incarnation.
+    /// Counts processes that are others than those with which the sandbox was last ready. An id tells
+    /// them apart, also if they were saved before the sandbox was ready; without one the report of
+    /// their Pod does.
+    pub(super) fn record_processes(&mut self, pod: &PodFacts) {
+        let before = &self.input.entry.status;
+        let start = &self.facts.start;
+        let is_known = self.is_known(pod);
+        let id_before = before.processes_id.as_ref();
+        let went_on = match (id_before, &start.processes_id) {
+            (Some(before), Some(now)) => before == now,
+            // Processes that began without an id never get one.
+            (None, Some(_)) if before.ready_at.is_some() => is_known,
+            _ => is_known || (pod.persistence.is_some() && start.has_saved_processes()),
+        };
+        let is_reported = self.facts.readiness == Some(ProbeResult::Ready);
+        let status = &mut self.plan.status;
+        status.incarnation = status.incarnation.saturating_add(u32::from(!went_on));
+        if !is_known || is_reported {
+            status.processes_id.clone_from(&start.processes_id);
+        }
+    }
+
+    /// Counts a restart of processes that have no id.
+    pub(super) fn count_unidentified_processes(&mut self, pod: &PodFacts) {
+        let is_recorded = self.plan.status.pod_uid.as_ref() == Some(&pod.uid);
+        let status = &mut self.plan.status;
+        if status.processes_id.is_none() && is_recorded {
+            status.incarnation = status.incarnation.saturating_add(1);
+        }
+    }
+
+    /// Returns whether the sandbox was last ready with this Pod.
+    fn is_known(&self, pod: &PodFacts) -> bool {
+        let before = &self.input.entry.status;
+        // An automatic pause that was cancelled has cleared the uid.
+        let keeps = before.phase == Phase::Pausing && pod.restarts() <= before.restarts.count;
+        keeps || before.pod_uid.as_ref() == Some(&pod.uid)
+    }
+
+    /// Records what a Pod that becomes ready began with.
     pub(super) fn record_restored(&mut self, pod: &PodFacts) {
         let before = &self.input.entry.status;
-        if before.pod_uid.as_ref() == Some(&pod.uid) {
+        if self.is_known(pod) {
             return;
         }
-        let restored = match &self.facts.restored {
+        let restored = match &self.facts.start.restored {
             Some(restored) if pod.persistence.is_some() => restored.clone(),
             _ => KeptState {
                 reason: self.obstacle().or_else(|| self.made_without(pod)),
                 ..KeptState::of(PersistenceLevel::Workspace)
             },
         };
-        let went_on = restored.level == PersistenceLevel::Memory;
         let is_first = before.incarnation == 0 && before.restored.is_none();
         let spec = &self.input.entry.spec;
         let begins_with_state = !is_first || spec.source.is_some();
-        let reason = restored.reason.or_else(|| self.reason_of(restored.level));
-        let status = &mut self.plan.status;
-        status.incarnation = before.incarnation.saturating_add(u32::from(!went_on));
         if begins_with_state && spec.workspace.is_some() {
-            status.restored = Some(RestoredState {
+            self.plan.status.restored = Some(RestoredState {
                 level: restored.level,
                 at: Some(self.now.into()),
-                reason,
+                reason: restored.reason.or_else(|| self.reason_of(restored.level)),
             });
         }
     }

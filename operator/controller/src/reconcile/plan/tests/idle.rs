@@ -117,7 +117,8 @@ fn late_activity_cancels_idle_pause() {
         fixture.report_idle_for(idle_seconds);
         let plan = fixture.plan_and_apply();
         assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Running));
-        assert_eq!(fixture.status().pause_reason, None);
+        let status = fixture.status();
+        assert_eq!((status.pause_reason, status.incarnation), (None, 1));
     }
 }
 

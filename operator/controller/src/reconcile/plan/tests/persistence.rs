@@ -6,7 +6,7 @@ use crds::contract::persistence::{
 use crds::sandbox::{PauseReason, PersistedState, RestoredState};
 
 use super::*;
-use crate::facts::SaveProgress;
+use crate::facts::{RunStart, SaveProgress};
 use crate::reconcile::build::persistence::PersistenceObstacle;
 
 /// A running sandbox of level `Root`.
@@ -237,7 +237,7 @@ fn incarnation_rises_unless_processes_went_on() {
         fixture.after(10);
         fixture.facts.readiness = Some(ProbeResult::Ready);
         fixture.facts.pod = Some(rooted_pod(&format!("pod-{restored:?}")));
-        fixture.facts.restored.clone_from(&restored);
+        fixture.facts.start.restored.clone_from(&restored);
         let status = fixture.reaches(Phase::Running, Reason::Ready).status;
         assert_eq!(status.incarnation, incarnation);
         let level = restored.map_or(PersistenceLevel::Workspace, |kept| kept.level);
@@ -247,6 +247,72 @@ fn incarnation_rises_unless_processes_went_on() {
             reason: None,
         };
         assert_eq!(status.restored, Some(expected));
+    }
+}
+
+#[test]
+fn processes_are_told_apart_by_their_id() {
+    let mut fixture = PlanFixture::running();
+    fixture.spec().persistence = Some(PersistenceLevel::Memory);
+    fixture.facts.start.processes_id = Some("first".into());
+    fixture.after(1);
+    assert_eq!(fixture.status().incarnation, 1);
+    // Pod, level of its report, id of its processes, expected number.
+    let starts = [
+        ("pod-2", PersistenceLevel::Memory, Some("first"), 1),
+        // Processes that began anew in another Pod and were saved there before they were ready.
+        ("pod-3", PersistenceLevel::Memory, Some("third"), 2),
+        ("pod-4", PersistenceLevel::Root, Some("fourth"), 3),
+        // A supervisor of an earlier version.
+        ("pod-5", PersistenceLevel::Memory, None, 3),
+        ("pod-6", PersistenceLevel::Root, None, 4),
+        // Its processes began in a Pod that was never ready.
+        ("pod-7", PersistenceLevel::Memory, Some("seventh"), 5),
+    ];
+    for (pod, level, id, incarnation) in starts {
+        fixture.set_desired_state(DesiredState::Paused);
+        fixture.lose_pod();
+        fixture.plan_and_apply();
+        fixture.set_desired_state(DesiredState::Running);
+        fixture.after(10);
+        fixture.facts.readiness = Some(ProbeResult::Ready);
+        fixture.facts.pod = Some(rooted_pod(pod));
+        fixture.facts.start = RunStart {
+            restored: Some(KeptState::of(level)),
+            processes_id: id.map(str::to_owned),
+        };
+        let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+        assert_eq!(status.incarnation, incarnation, "{pod}");
+        assert_eq!(status.processes_id.as_deref(), id, "{pod}");
+    }
+}
+
+#[test]
+fn supervisor_without_ids_ends_the_use_of_an_earlier_id() {
+    let mut fixture = PlanFixture::running();
+    // As an earlier version of the operator leaves it.
+    fixture.entry.status.processes_id = Some("earlier".into());
+    fixture.after(1);
+    assert_eq!(fixture.status().processes_id, None);
+    fixture.pod().container.restarts = 1;
+    fixture.after(1);
+    assert_eq!(fixture.status().incarnation, 2);
+}
+
+#[test]
+fn restart_in_a_pod_counts_processes_that_began_anew_only() {
+    let mut fixture = PlanFixture::running();
+    fixture.facts.start.processes_id = Some("first".into());
+    fixture.after(1);
+    for (restarts, id, incarnation) in [(1, "first", 1), (2, "second", 2)] {
+        fixture.pod().container.restarts = restarts;
+        fixture.facts.readiness = None;
+        fixture.facts.start = RunStart::default();
+        fixture.after(1);
+        fixture.facts.readiness = Some(ProbeResult::Ready);
+        fixture.facts.start.processes_id = Some(id.into());
+        fixture.after(1);
+        assert_eq!(fixture.status().incarnation, incarnation, "{id}");
     }
 }
 
@@ -271,7 +337,7 @@ fn pod_from_before_the_answer_of_a_probe_has_a_reason_for_its_level() {
 }
 
 #[test]
-fn incarnation_rises_with_restarts_of_the_command() {
+fn incarnation_rises_with_restarts_of_processes_without_id() {
     let mut fixture = PlanFixture::running();
     fixture.pod().container.restarts = 1;
     fixture.after(1);
