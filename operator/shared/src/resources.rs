@@ -30,6 +30,20 @@ pub struct ResourceDefaults {
     pub max_resources: BTreeMap<String, String>,
 }
 
+/// Requests and limits of the init container of a Pod, and of Pods that probe the cluster.
+pub fn minimal_resources() -> ResourceRequirements {
+    let amounts = |cpu: &str, memory: &str| {
+        let amounts = [("cpu", cpu), ("memory", memory)];
+        let amounts = amounts.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
+        Some(BTreeMap::from(amounts))
+    };
+    ResourceRequirements {
+        requests: amounts("10m", "16Mi"),
+        limits: amounts("1", "64Mi"),
+        claims: None,
+    }
+}
+
 /// Invalid field of a spec.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {detail}")]

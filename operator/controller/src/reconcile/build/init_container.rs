@@ -1,11 +1,9 @@
 //! The init container: it copies the executor binary, or creates the working directory of an image
 //! entrypoint.
 
-use std::collections::BTreeMap;
-
 use crds::contract::path;
-use k8s_openapi::api::core::v1::{Capabilities, Container, ResourceRequirements, SecurityContext};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
+use shared::resources::minimal_resources;
 
 use super::BuildContext;
 use super::volumes::{BIN, WORK, mount, workspace_path};
@@ -72,20 +70,10 @@ fn directory<'a>(context: &BuildContext<'a>) -> Option<&'a str> {
 }
 
 pub(crate) fn minimal_container(image: &str) -> Container {
-    let amounts = |cpu: &str, memory: &str| {
-        Some(BTreeMap::from([
-            ("cpu".to_owned(), Quantity(cpu.to_owned())),
-            ("memory".to_owned(), Quantity(memory.to_owned())),
-        ]))
-    };
     Container {
         image: Some(image.to_owned()),
         image_pull_policy: Some("IfNotPresent".into()),
-        resources: Some(ResourceRequirements {
-            requests: amounts("10m", "16Mi"),
-            limits: amounts("1", "64Mi"),
-            claims: None,
-        }),
+        resources: Some(minimal_resources()),
         ..Container::default()
     }
 }

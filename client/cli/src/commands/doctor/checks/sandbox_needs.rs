@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 use shared::quantity::value;
-use shared::resources::ResourceDefaults;
+use shared::resources::{ResourceDefaults, minimal_resources};
 
 use super::super::facts::Facts;
 use super::super::finding::Problem;
@@ -57,11 +58,15 @@ impl SandboxNeeds {
     }
 }
 
-/// As `minimal_container` of the controller makes it.
 fn init_container() -> Needs {
+    let resources = minimal_resources();
+    let amounts = |amounts: Option<BTreeMap<String, Quantity>>| {
+        let amounts = amounts.into_iter().flatten();
+        amounts.map(|(name, amount)| (name, amount.0)).collect()
+    };
     Needs {
-        requests: pairs("cpu=10m,memory=16Mi"),
-        limits: pairs("cpu=1,memory=64Mi"),
+        requests: amounts(resources.requests),
+        limits: amounts(resources.limits),
     }
 }
 
