@@ -82,7 +82,7 @@ impl Context {
         clock: Clock,
         queue: &Arc<WorkQueue<Key>>,
     ) -> Self {
-        let metrics = ControllerMetrics::default();
+        let metrics = ControllerMetrics::with_series();
         let supervisors = peers.supervisors.clone();
         let pool_queue = Arc::new(WorkQueue::default());
         let pod_meter = PodMeter::new(metrics.clone());

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use operator::metrics::{ControllerMetrics, GatewayMetrics};
+use operator::metrics::{ControllerMetrics, GatewayMetrics, Metrics};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -139,6 +139,28 @@ fn every_query_names_metrics_that_exist() {
             let bare = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
             assert!(known.contains(&bare.unwrap_or(name)), "{name} of {query:?}");
         }
+    }
+}
+
+/// Prometheus does not count the first value of a series as an increase.
+#[test]
+fn counters_whose_increase_is_an_alert_begin_at_zero() {
+    let metrics = Metrics::default();
+    metrics.add(|registry| ControllerMetrics::with_series().register(registry));
+    let text = metrics.encode().unwrap();
+    let rules = alert_rules();
+    let increases = rules.iter().flat_map(|rule| {
+        let parts = rule["expr"].as_str().unwrap().split("increase(").skip(1);
+        parts.map(|part| part.split('{').next().unwrap())
+    });
+    let increases: Vec<_> = increases.collect();
+    assert!(!increases.is_empty());
+    for name in increases {
+        let series = format!("{name}{{");
+        assert!(
+            text.lines().any(|line| line.starts_with(&series)),
+            "{name} has no series before its first event"
+        );
     }
 }
 

@@ -129,6 +129,7 @@ impl PoolReconciler {
         let (failure, category) = match timeout(TIME_LIMIT, self.reconcile(&key)).await {
             Ok(Ok(next)) => {
                 guard.outcome = Outcome::Succeeded(next);
+                metrics.record_success(began.elapsed());
                 return;
             }
             Ok(Err(error)) => (error.to_string(), error.category()),

@@ -18,6 +18,19 @@ type FloatCounter = Counter<f64, AtomicU64>;
 /// Reason of a termination that Kubernetes has fixed.
 const OOM_KILLED: &str = "OOMKilled";
 
+/// Reasons for which sandboxes fail.
+const FAILURES: [Reason; 9] = [
+    Reason::CrashLoop,
+    Reason::CreateContainerConfigError,
+    Reason::ImagePullBackOff,
+    Reason::InvalidImageName,
+    Reason::InvalidSpec,
+    Reason::PoolExhausted,
+    Reason::QuotaExceeded,
+    Reason::SnapshotUnusable,
+    Reason::StartTimeout,
+];
+
 role_metrics! {
     /// Metrics of the controller.
     ControllerMetrics:
@@ -83,6 +96,24 @@ role_metrics! {
 }
 
 impl ControllerMetrics {
+    /// Metrics with the series at 0 whose increase is an alert: Prometheus does not count the first
+    /// value of a series as one.
+    pub fn with_series() -> Self {
+        let metrics = Self::default();
+        for reason in FAILURES {
+            let label = [("reason", reason.as_str())];
+            drop(metrics.failures.get_or_create(&label));
+        }
+        for outcome in ["dropped_queue_full", "dropped_failed"] {
+            drop(metrics.events.get_or_create(&[("outcome", outcome)]));
+        }
+        drop(metrics.snapshots.get_or_create(&[("result", "failed")]));
+        for result in ["succeeded", "failed"] {
+            drop(metrics.image_builds.get_or_create(&[("result", result)]));
+        }
+        metrics
+    }
+
     pub fn record_success(&self, took: Duration) {
         self.record("ok", took);
     }

@@ -42,7 +42,8 @@ role_metrics! {
     pub upstream_connections: Gauge = Gauge::default(),
         "gateway_upstream_connections", "Open connections to sandboxes";
     image_builds: Family<Labels<2>, Counter> = Family::default(),
-        "gateway_image_builds", "Image builds of clients by mode and result";
+        "gateway_image_builds",
+        "Image builds of clients by mode and result, without those that the controller runs";
     image_build_seconds: DurationFamily<1> = durations(),
         "gateway_image_build_duration_seconds",
         "Time from the begin of the upload until the image build has finished, by mode";
@@ -71,7 +72,9 @@ impl GatewayMetrics {
         self.requests.get_or_create(&labels).get()
     }
 
-    /// Records an image build: `succeeded`, `failed`, `existing`, or `rejected` for a bad upload.
+    /// Records an image build that the gateway has ended: `succeeded`, `failed`, `existing`, `rejected`
+    /// for a bad upload, or `unknown` if its end could not be written. The controller records those
+    /// that it runs in Pods.
     pub fn record_image_build(&self, mode: &'static str, result: &'static str, took: Duration) {
         let labels = [("mode", mode), ("result", result)];
         self.image_builds.get_or_create(&labels).inc();
