@@ -20,17 +20,20 @@ use crate::installation::{API_KEY, IMAGE, api};
 use crate::node_control::kill_container;
 use crate::test_namespace::TestNamespace;
 
-/// Ten pauses, each with a new Pod.
-const ROUNDS: u32 = 10;
 /// Image with Node.js, which uses `io_uring` where it can: the supervisor hides it in user namespaces.
 const NODE_IMAGE: &str = "localhost/sandbox-node:1";
+
+/// Pauses of each sandbox, each with a new Pod: in the long form, a thousand of all four.
+fn rounds() -> u32 {
+    full_or(250, 10)
+}
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn changed_files_survive_pauses_on_a_node() {
     let body = start_body("kept", IMAGE);
     let session = Session::start(&api(), API_KEY, &body).await;
-    changed_files_survive_pauses(&session, ROUNDS).await;
+    changed_files_survive_pauses(&session, rounds()).await;
     session.stop().await;
 }
 
@@ -48,7 +51,7 @@ async fn processes_survive_pauses_on_a_node() {
         let has_node = session.run("command -v node").await.contains("node");
         assert_eq!(has_node, is_overlay);
         let workload = Workload {
-            rounds: ROUNDS,
+            rounds: rounds(),
             // An archive gives files new inode numbers, and SQLite rejects writes then.
             directory: if is_overlay { own } else { "/workspace" },
             keeps_connections: true,
@@ -69,7 +72,7 @@ async fn processes_survive_pauses_on_a_node() {
 async fn interpreter_survives_pauses_on_a_node() {
     let body = body_with_processes("interpreter", IMAGE, "openhands");
     let session = Session::start(&api(), API_KEY, &body).await;
-    interpreter_survives_pauses(&session, ROUNDS).await;
+    interpreter_survives_pauses(&session, rounds()).await;
     session.stop().await;
 }
 
