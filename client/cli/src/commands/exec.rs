@@ -33,7 +33,7 @@ pub(crate) struct Options {
     interactive: bool,
     /// Give the command a terminal; by default if input and output are one
     #[arg(short = 't', long, conflicts_with = "no_tty")]
-    tty: bool,
+    pub(crate) tty: bool,
     /// Give the command pipes
     #[arg(short = 'T', long)]
     no_tty: bool,

@@ -98,7 +98,8 @@ async fn start(client: &Client, request: &StartRequest) -> Result<Sandbox, Failu
 }
 
 async fn use_sandbox(sandbox: &Sandbox, args: &Args, name: &str) -> Result<u8, Failure> {
-    if args.command.is_empty() && !(args.options.wants_tty() || (args.rm && is_interactive())) {
+    let opens_shell = args.options.tty || (args.rm && is_interactive());
+    if args.command.is_empty() && !opens_shell {
         print(format!("{name}\n"))?;
         return Ok(0);
     }

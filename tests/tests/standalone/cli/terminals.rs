@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 use std::thread;
+use std::time::Duration;
 
 use pty_process::Size;
 use tests::binaries::binary;
@@ -10,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::Cli;
 
+const START_LIMIT: Duration = Duration::from_secs(30);
 /// Larger than all buffers between the two ends.
 const BYTES: usize = 8 << 20;
 
@@ -114,4 +116,21 @@ async fn terminal_passes_keys_and_sizes() {
     pty.write_all(&[3]).await.unwrap();
     read_until(&mut pty, "interrupted").await;
     assert_eq!(child.wait().await.unwrap().code(), Some(9));
+}
+
+/// A shell is opened for `-it`, and for `--rm` at a terminal.
+#[tokio::test]
+async fn sandbox_without_a_command_goes_on_at_a_terminal() {
+    let Some(cli) = Cli::new() else {
+        return;
+    };
+    let (_pty, pts) = pty_process::open().unwrap();
+    let mut child = pty_process::Command::new(binary("sandbox"))
+        .args(["run", "--name", "goes-on", "host"])
+        .envs(&cli.fixture.standalone.env)
+        .spawn(pts)
+        .unwrap();
+    let ended = tokio::time::timeout(START_LIMIT, child.wait()).await;
+    assert_eq!(ended.expect("a shell").unwrap().code(), Some(0));
+    assert_eq!(cli.succeeds(&["list", "-o", "name"]), "goes-on\n");
 }

@@ -16,7 +16,7 @@ fn check(facts: &Facts, component: &str) -> Outcome {
     let Some(deployment) = facts.find(Resource::Deployments, &name)? else {
         return Err(failed(
             format!("Deployment {name} is absent from namespace {namespace}"),
-            "check --namespace and --release, or install the chart (docs/install.md)",
+            "check --operator-namespace and --release, or install the chart (docs/install.md)",
         ));
     };
     let wanted = deployment["spec"]["replicas"].as_u64().unwrap_or(1);
