@@ -32,6 +32,10 @@ const KEPT: [KeptProbe; 4] = [
 /// Reads what the leaders before found out, and reports it. Without it, the first Pods of a new leader
 /// would have less isolation, and would not go on with what Pods of the leader before have saved.
 pub(crate) async fn recall(context: &Context) -> ProbeRecords {
+    // The role permits no read otherwise.
+    if !KEPT.iter().any(|probe| probe.is_asked_for_by(context)) {
+        return ProbeRecords::default();
+    }
     let known = record_store::read(context).await;
     for probe in KEPT {
         probe.recall(context, &known);

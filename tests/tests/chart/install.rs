@@ -23,6 +23,7 @@ async fn the_charts_on_a_real_cluster() {
     render::roles_of_users_are_aggregated();
     render::controller_has_a_pod_disruption_budget();
     render::all_namespaces_reach_the_controller();
+    render::controller_may_keep_the_answers_of_probes();
     steps.done("renders");
 
     dns::serve();
@@ -41,6 +42,8 @@ async fn the_charts_on_a_real_cluster() {
     steps.done("doctor");
     kubeconfig::is_enough_for_sandboxes_and_keys();
     steps.done("the command with a kubeconfig alone");
+    kubeconfig::reaches_a_gateway_with_tls(&release);
+    steps.done("a gateway with TLS");
     admin::configs(&release).await;
     rbac::every_verb_has_its_scene(&release).await;
     steps.done("scenes for verbs");

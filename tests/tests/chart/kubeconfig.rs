@@ -5,12 +5,22 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tests::binaries::binary;
-use tests::cli_tools::{apply, kubectl, until};
+use tests::cli_tools::{apply, kubectl, run_checked, until};
 
-use crate::release::{IMAGE, NAMESPACE};
+use crate::release::{IMAGE, NAMESPACE, Release};
 
 const SESSION: &str = "by-kubeconfig";
 const USER: &str = "developer";
+const TLS_SECRET: &str = "gateway-tls";
+/// Of a server, signed by itself.
+const CERTIFICATE: &str = "[req]
+distinguished_name = name
+x509_extensions = server
+[name]
+[server]
+basicConstraints = critical, CA:FALSE
+subjectAltName = DNS:gateway.example
+";
 
 pub(crate) fn is_enough_for_sandboxes_and_keys() {
     let started = done(
@@ -105,6 +115,36 @@ fn least_rights_are_enough() {
     }
 }
 
+/// A gateway that speaks TLS has a certificate for its public name, which the command asks for through
+/// the forwarded port.
+pub(crate) fn reaches_a_gateway_with_tls(release: &Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (config, certificate, key) = (path("openssl.conf"), path("tls.crt"), path("tls.key"));
+    std::fs::write(&config, CERTIFICATE).unwrap();
+    let request = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=gateway";
+    let files = ["-config", &config, "-out", &certificate, "-keyout", &key];
+    let words: Vec<_> = request.split(' ').chain(files).collect();
+    run_checked("openssl", &words);
+    let secret = ["create", "secret", "tls", TLS_SECRET, "-n", NAMESPACE];
+    let files = [format!("--cert={certificate}"), format!("--key={key}")];
+    kubectl(&[&secret[..], &[&*files[0], &files[1]]].concat());
+    let tls = format!("--set=gateway.tlsSecret={TLS_SECRET}");
+    release.helm("upgrade", &[&tls, "--set=baseUrl=https://gateway.example"]);
+
+    let list = || sandbox(&["list", "-o", "name"], "");
+    let trusting = list().env("SSL_CERT_FILE", &certificate).output().unwrap();
+    assert!(trusting.status.success(), "{trusting:?}");
+    let doubting = list().output().unwrap();
+    let said = String::from_utf8_lossy(&doubting.stderr);
+    assert!(
+        !doubting.status.success() && said.contains("certificate"),
+        "{said}"
+    );
+    release.helm("upgrade", &[]);
+    kubectl(&["delete", "secret", TLS_SECRET, "-n", NAMESPACE]);
+}
+
 fn done(args: &[&str], key: &str) -> String {
     let output = command(args, key);
     assert!(output.status.success(), "{args:?}: {output:?}");
@@ -112,11 +152,15 @@ fn done(args: &[&str], key: &str) -> String {
 }
 
 fn command(args: &[&str], key: &str) -> Output {
-    Command::new(binary("sandbox"))
+    sandbox(args, key).output().unwrap()
+}
+
+fn sandbox(args: &[&str], key: &str) -> Command {
+    let mut command = Command::new(binary("sandbox"));
+    command
         .args(["--operator-namespace", NAMESPACE])
         .args(args)
         .env_remove("SANDBOX_API_URL")
-        .env("SANDBOX_API_KEY", key)
-        .output()
-        .unwrap()
+        .env("SANDBOX_API_KEY", key);
+    command
 }

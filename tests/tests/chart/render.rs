@@ -172,6 +172,23 @@ pub(crate) fn controller_has_a_pod_disruption_budget() {
     assert!(render("controller.podDisruptionBudget.enabled=false").is_empty());
 }
 
+/// It runs probes unless neither user namespaces nor level `Memory` are asked for.
+pub(crate) fn controller_may_keep_the_answers_of_probes() {
+    for (namespaces, memory, may) in [
+        ("auto", false, true),
+        ("always", false, true),
+        ("never", true, true),
+        ("never", false, false),
+    ] {
+        let set = format!(
+            "--set={HOST},sandboxes.userNamespaces={namespaces},sandboxes.persistence.memory={memory}"
+        );
+        let rendered = helm(&["template", "x", CHART, &set]);
+        let found = rendered.contains("sandbox-operator-cluster-probes");
+        assert_eq!(found, may, "{set}");
+    }
+}
+
 /// The controller then watches every namespace, and isolates its sandboxes there.
 pub(crate) fn all_namespaces_reach_the_controller() {
     for (flag, named) in [

@@ -23,9 +23,13 @@ pub(super) struct KeptProbe {
 }
 
 impl KeptProbe {
+    pub(super) fn is_asked_for_by(&self, context: &Context) -> bool {
+        (self.is_asked_for)(&context.config)
+    }
+
     /// Reports the record of the leaders before, if there is one.
     pub(super) fn recall(&self, context: &Context, known: &ProbeRecords) {
-        if (self.is_asked_for)(&context.config)
+        if self.is_asked_for_by(context)
             && let Some(record) = known.get(self.name)
         {
             self.publish(context, record);
@@ -39,7 +43,7 @@ impl KeptProbe {
         known: &ProbeRecords,
         shutdown: &CancellationToken,
     ) {
-        if !(self.is_asked_for)(&context.config) {
+        if !self.is_asked_for_by(context) {
             return;
         }
         let probe = (self.build)(&context.config);
