@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use kube::Client;
 use serde_json::Value;
 use shared::kubernetes::client::{Connection, connect};
-
-use crate::kubernetes::chain;
+use shared::kubernetes::error_text::with_sources;
 
 pub(crate) use self::gateway::Gateway;
 
@@ -65,7 +64,9 @@ impl Installation {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
         };
-        connect(&connection).await.map_err(|error| chain(&error))
+        connect(&connection)
+            .await
+            .map_err(|error| with_sources(&error))
     }
 
     /// Prefix of the names of the chart's objects, as its template `name` makes it.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use kube::Client;
 use serde_json::Value;
+use shared::kubernetes::error_text::with_sources;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 16 << 20;
@@ -58,7 +59,7 @@ async fn send(
     let exchange = async {
         let response = client.send(request).await;
         let (head, body) = response
-            .map_err(|error| failed(chain(&error)))?
+            .map_err(|error| failed(with_sources(&error)))?
             .into_parts();
         match head.status.as_u16() {
             401 | 403 => return Err(ReadError::Forbidden(path.into())),
@@ -76,19 +77,4 @@ async fn send(
     };
     let timeout = tokio::time::timeout(TIMEOUT, exchange).await;
     timeout.unwrap_or_else(|_| Err(failed("no response within 10 s".into())))
-}
-
-/// The message of an error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some errors have their cause in their own text.
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -20,6 +20,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
+use shared::kubernetes::error_text::with_sources;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,7 +33,6 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::Gateway;
 use crate::failure::Failure;
-use crate::kubernetes::chain;
 use crate::output::note;
 
 pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
@@ -107,7 +107,7 @@ pub(super) async fn open(
         .map_err(|error| failed(error.to_string()))?;
     let handshake = async {
         let response = client.send(request).await;
-        let response = response.map_err(|error| failed(chain(&error)))?;
+        let response = response.map_err(|error| failed(with_sources(&error)))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_ERROR_BYTES);

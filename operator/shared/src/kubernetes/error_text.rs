@@ -39,8 +39,9 @@ pub fn status_text(status: &kube::core::Status) -> String {
     }
 }
 
-/// The error with its causes: "error trying to connect" alone does not help.
-fn with_sources(error: &dyn std::error::Error) -> String {
+/// The error with its causes, unless they are in its own text: "error trying to connect" alone does
+/// not help.
+pub fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
