@@ -17,8 +17,9 @@ export interface LogSink {
 /** Follows a log until its end, or until the signal. */
 export type LogSource = (sink: LogSink, signal: AbortSignal) => Promise<void>;
 
-/** Lines that the page keeps, and begins with. */
+/** Lines that the page keeps. */
 export const MAX_LINES = 5_000;
+/** Lines that it begins with. */
 const TAIL = 1_000;
 /** Time before a log that has ended is asked for again, if its sandbox runs. */
 const REOPEN_DELAY = 2_000;
