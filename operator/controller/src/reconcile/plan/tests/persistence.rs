@@ -52,6 +52,19 @@ fn done(fixture: &PlanFixture, kept: Option<KeptState>) -> SaveProgress {
     SaveProgress::Done(kept, fixture.now)
 }
 
+/// Pauses, loses its Pod, and becomes ready with this one and what its supervisor reports.
+fn resumes_with(fixture: &mut PlanFixture, pod: PodFacts, start: RunStart) -> SandboxStatus {
+    fixture.set_desired_state(DesiredState::Paused);
+    fixture.lose_pod();
+    fixture.plan_and_apply();
+    fixture.set_desired_state(DesiredState::Running);
+    fixture.after(10);
+    fixture.facts.readiness = Some(ProbeResult::Ready);
+    fixture.facts.pod = Some(pod);
+    fixture.facts.start = start;
+    fixture.reaches(Phase::Running, Reason::Ready).status
+}
+
 #[test]
 fn pod_is_deleted_after_save_is_in_status() {
     let mut fixture = running();
@@ -230,15 +243,12 @@ fn incarnation_rises_unless_processes_went_on() {
         (Some(KeptState::of(PersistenceLevel::Root)), 3),
         (Some(KeptState::of(PersistenceLevel::Memory)), 3),
     ] {
-        fixture.set_desired_state(DesiredState::Paused);
-        fixture.lose_pod();
-        fixture.plan_and_apply();
-        fixture.set_desired_state(DesiredState::Running);
-        fixture.after(10);
-        fixture.facts.readiness = Some(ProbeResult::Ready);
-        fixture.facts.pod = Some(rooted_pod(&format!("pod-{restored:?}")));
-        fixture.facts.start.restored.clone_from(&restored);
-        let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+        let start = RunStart {
+            restored: restored.clone(),
+            processes_id: None,
+        };
+        let pod = rooted_pod(&format!("pod-{restored:?}"));
+        let status = resumes_with(&mut fixture, pod, start);
         assert_eq!(status.incarnation, incarnation);
         let level = restored.map_or(PersistenceLevel::Workspace, |kept| kept.level);
         let expected = RestoredState {
@@ -270,18 +280,11 @@ fn processes_are_told_apart_by_their_id() {
         ("pod-7", PersistenceLevel::Memory, Some("seventh"), 5),
     ];
     for (pod, level, id, incarnation) in starts {
-        fixture.set_desired_state(DesiredState::Paused);
-        fixture.lose_pod();
-        fixture.plan_and_apply();
-        fixture.set_desired_state(DesiredState::Running);
-        fixture.after(10);
-        fixture.facts.readiness = Some(ProbeResult::Ready);
-        fixture.facts.pod = Some(rooted_pod(pod));
-        fixture.facts.start = RunStart {
+        let start = RunStart {
             restored: Some(KeptState::of(level)),
             processes_id: id.map(str::to_owned),
         };
-        let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+        let status = resumes_with(&mut fixture, rooted_pod(pod), start);
         assert_eq!(status.incarnation, incarnation, "{pod}");
         assert_eq!(status.processes_id.as_deref(), id, "{pod}");
     }
@@ -319,17 +322,11 @@ fn restart_in_a_pod_counts_processes_that_began_anew_only() {
 #[test]
 fn pod_from_before_the_answer_of_a_probe_has_a_reason_for_its_level() {
     let mut fixture = running();
-    fixture.set_desired_state(DesiredState::Paused);
-    fixture.lose_pod();
-    fixture.plan_and_apply();
-    fixture.set_desired_state(DesiredState::Running);
-    fixture.after(10);
-    fixture.facts.readiness = Some(ProbeResult::Ready);
-    fixture.facts.pod = Some(PodFacts {
+    let pod = PodFacts {
         persistence: None,
         ..rooted_pod("pod-2")
-    });
-    let status = fixture.reaches(Phase::Running, Reason::Ready).status;
+    };
+    let status = resumes_with(&mut fixture, pod, RunStart::default());
     let restored = status.restored.unwrap();
     assert_eq!(restored.level, PersistenceLevel::Workspace);
     let expected = "the Pod was created before more was known to work";
