@@ -65,21 +65,25 @@ fn take(free: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     free.clone().try_acquire_many_owned(bytes).ok()
 }
 
-/// Charge of a request until its response begins. The body of an HTTP/2 request can be received
-/// up to the stream window before it is read.
+/// Charge of a request until its response begins.
 pub(super) fn request_bytes<B: HttpBody>(request: &Request<B>, stream_window: usize) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| FIELD_BYTES + name.as_str().len() + value.len());
     let target = request.uri().path().len() + request.uri().query().map_or(0, str::len);
-    let body = match request.body() {
+    REQUEST_BYTES + target + fields.sum::<usize>() + body_bytes(request, stream_window)
+}
+
+/// Part of the charge that stays until the end of the response. The body of an HTTP/2 request can be
+/// received up to the stream window before it is read, and a sandbox may answer before it reads it.
+pub(super) fn body_bytes<B: HttpBody>(request: &Request<B>, stream_window: usize) -> usize {
+    match request.body() {
         body if request.version() < Version::HTTP_2 || body.is_end_stream() => 0,
         body => body.size_hint().upper().map_or(stream_window, |length| {
             usize::try_from(length)
                 .unwrap_or(stream_window)
                 .min(stream_window)
         }),
-    };
-    REQUEST_BYTES + target + fields.sum::<usize>() + body
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use ring::rand::{self, SystemRandom};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::keyed_limit::KeyedLimiter;
 use crate::sandboxes::retry::{retrying, within};
 use crate::sandboxes::{SandboxError, create_params};
 
@@ -27,6 +28,8 @@ const MAX_CONCURRENT_LOOKUPS: usize = 16;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lists have less room: an object has the spec of its sandbox, with commands of up to a MiB.
 const MAX_CONCURRENT_LISTS: usize = 2;
+/// Lists of one tenant, waiting ones included, so that another one has the next turn.
+const MAX_LISTS_PER_TENANT: usize = 8;
 const LIST_TIMEOUT: Duration = Duration::from_secs(4);
 const PAGE_SIZE: u32 = 10;
 const MAX_PAGES: usize = 50;
@@ -39,6 +42,7 @@ pub(crate) struct Snapshots {
     api: Api<SandboxSnapshot>,
     lookups: Semaphore,
     lists: Semaphore,
+    tenant_lists: KeyedLimiter<String>,
 }
 
 impl Snapshots {
@@ -47,6 +51,7 @@ impl Snapshots {
             api: Api::namespaced(client.clone(), namespace),
             lookups: Semaphore::new(MAX_CONCURRENT_LOOKUPS),
             lists: Semaphore::new(MAX_CONCURRENT_LISTS),
+            tenant_lists: KeyedLimiter::default(),
         }
     }
 
@@ -70,6 +75,10 @@ impl Snapshots {
 
     /// Returns the snapshots of the tenant without their templates, the oldest first.
     pub(crate) async fn list(&self, tenant: &str) -> Result<Vec<SandboxSnapshot>, SnapshotError> {
+        let own = self
+            .tenant_lists
+            .acquire(&tenant.to_owned(), MAX_LISTS_PER_TENANT);
+        let _own = own.ok_or(SandboxError::Timeout)?;
         let listing = async {
             let _permit = self.lists.acquire().await;
             let mut all = Vec::new();

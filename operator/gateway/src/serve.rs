@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_address::{ClientConnection, client_network, is_trusted};
 use super::client_memory::{
-    CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, TLS_BYTES, request_bytes,
+    CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, TLS_BYTES, body_bytes, request_bytes,
 };
 use super::events::ConnectionAbort;
 use super::keyed_limit::KeyedLimiter;
@@ -303,6 +303,7 @@ impl Connection {
         let (gateway, addresses) = (self.gateway.clone(), self.addresses);
         let (version, in_flight) = (request.version(), self.in_flight.begin());
         let bytes = request_bytes(&request, STREAM_WINDOW as usize);
+        let kept = REQUEST_BYTES + body_bytes(&request, STREAM_WINDOW as usize);
         let memory = gateway.0.memory.acquire(bytes);
         let request = request.map(|body| self.in_flight.watch(body));
         async move {
@@ -316,7 +317,7 @@ impl Connection {
                 in_flight.link(&abort);
             }
             let memory = memory.map(|mut memory| {
-                memory.shrink_to(REQUEST_BYTES);
+                memory.shrink_to(kept);
                 memory
             });
             Ok(in_flight.until_response_end(version, response, memory))

@@ -71,6 +71,29 @@ async fn all_reads_return_the_same_info() {
     assert_eq!(fixture.found("/list/idle").await, idle);
 }
 
+/// A command may have a MiB, and the target of a batch names a session thousands of times.
+#[tokio::test(start_paused = true)]
+async fn long_command_is_repeated_in_part_and_batches_are_bounded() {
+    let fixture = GatewayFixture::new();
+    let word = "a".repeat(1000);
+    let words = json!(vec![&word; 100]);
+    let line = json!(format!("{word} ").repeat(100));
+    for (session, command) in [("words", words), ("line", line)] {
+        let fields = json!({"session_id": session, "command": command});
+        let (code, info) = fixture.start(fields).await;
+        assert_eq!(code, 201, "{info}");
+        let repeated = info["command"].to_string();
+        assert!((7000..9000).contains(&repeated.len()), "{}", repeated.len());
+    }
+    let batch = |times: usize| format!("/sessions/batch?{}", "ids=words&".repeat(times));
+    let entries = fixture.found(&batch(500)).await;
+    assert_eq!(entries.as_array().unwrap().len(), 500);
+    let (code, answer) = fixture.get(&batch(5000)).await;
+    assert_eq!(code, 400, "{answer}");
+    let detail = "the answer exceeds 8 MiB: ask for fewer ids";
+    assert_eq!(answer["detail"], detail);
+}
+
 /// Replaces the begin of the gateway, before which it knows of no request.
 fn without_begin(mut info: Value) -> Value {
     let since = info["idle_since"].take();

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use crds::sandbox::PodStatus;
 use futures::{StreamExt as _, stream};
+use http::header::CONTENT_TYPE;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ use shared::tenants::Tenant;
 pub(super) const PATH: &str = "/sessions/batch";
 /// Maximum number of unknown or ended ids with a live lookup. Of more ids, one stands for all.
 const MAX_LIVE_LOOKUPS: usize = 64;
+/// Bytes of an answer. A target of 64 KiB has 11 000 ids, which may all be the same one.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 pub(super) fn endpoint() -> Endpoint {
     Endpoint::new(SANDBOXES, "GET", PATH, get(batch))
@@ -74,22 +77,42 @@ async fn batch(
     State(api): Shared,
     Poller(tenant): Poller,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
-) -> Result<Json<Vec<Option<BatchEntry>>>, ApiError> {
+) -> Result<Response, ApiError> {
     let Query(query) = query?;
     let wanted = query.into_iter().filter(|(name, _)| name == "ids");
     let ids: Vec<_> = wanted.map(|(_, id)| id).collect();
     api.sandboxes.synced().await?;
     let unresolved = resolve_unknown_ids(&api, &tenant, &ids).await;
-    let entries = ids
-        .iter()
-        .map(|id| api.batch_entry(&tenant, id, &unresolved));
-    let entries: Vec<_> = entries.collect();
-    let is_known = |entry: &Option<BatchEntry>| matches!(entry, Some(BatchEntry::Known(_)));
+    let mut has_known = false;
+    let entries = ids.iter().map(|id| {
+        let entry = api.batch_entry(&tenant, id, &unresolved);
+        has_known |= matches!(entry, Some(BatchEntry::Known(_)));
+        entry
+    });
+    let answer = write(entries)?;
     match unresolved.error {
         // Without a known entry, an error loses nothing, and every client understands it.
-        Some(error) if !entries.iter().any(is_known) => Err(error.into()),
-        _ => Ok(Json(entries)),
+        Some(error) if !has_known => Err(error.into()),
+        _ => Ok(([(CONTENT_TYPE, "application/json")], answer).into_response()),
     }
+}
+
+/// Writes the entries as they are made, so that no more than one of them is in memory.
+fn write(entries: impl Iterator<Item = Option<BatchEntry>>) -> Result<Vec<u8>, ApiError> {
+    let mut text = vec![b'['];
+    for entry in entries {
+        if text.len() > 1 {
+            text.push(b',');
+        }
+        let written = serde_json::to_writer(&mut text, &entry);
+        if written.is_err() || text.len() > MAX_ANSWER_BYTES {
+            let limit = MAX_ANSWER_BYTES >> 20;
+            let error = format!("the answer exceeds {limit} MiB: ask for fewer ids");
+            return Err(ApiError::bad_request(error));
+        }
+    }
+    text.push(b']');
+    Ok(text)
 }
 
 // The newest clients show an unknown `status` as such (`docs/specs/runtime-api.md`, section 3.8);

@@ -21,6 +21,9 @@ use shared::index::Entry;
 use shared::keys::Keys;
 use shared::urls::Urls;
 
+/// Bytes of a command that responses repeat. A command may have a MiB, and lists, batches and events have
+/// one for each sandbox.
+const MAX_ECHOED_BYTES: usize = 8 << 10;
 /// Ports whose URLs are in `work_hosts`.
 const WORK_PORTS: [&str; 2] = ["work-1", "work-2"];
 
@@ -246,10 +249,18 @@ fn started_at(entry: &Entry, lifecycle: RuntimeStatus) -> Option<Timestamp> {
     started_at.filter(|_| runs && has_pod(entry.status.phase))
 }
 
+/// Returns the beginning of the command.
 fn command(entry: &Entry) -> Option<EchoedCommand> {
-    let line = entry.session()?.command_line.clone();
-    let words = || entry.spec.command.clone().map(EchoedCommand::Words);
-    line.map(EchoedCommand::Line).or_else(words)
+    if let Some(line) = &entry.session()?.command_line {
+        let end = line.floor_char_boundary(MAX_ECHOED_BYTES);
+        return Some(EchoedCommand::Line(line[..end].to_owned()));
+    }
+    let mut left = MAX_ECHOED_BYTES;
+    let words = entry.spec.command.as_ref()?.iter().map_while(|word| {
+        left = left.checked_sub(word.len() + 1)?;
+        Some(word.clone())
+    });
+    Some(EchoedCommand::Words(words.collect()))
 }
 
 // The last three fields of a failed start come from the status alone: no call to the API server.

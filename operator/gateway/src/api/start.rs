@@ -67,11 +67,13 @@ async fn start(
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
     let mut start = request.check(api.config())?;
+    let deadline = Instant::now() + caller.remaining_time();
     let image = start.spec.image.as_deref().unwrap_or_default();
-    if let Some(image) = api.builds.runnable(&caller.tenant, image).await? {
+    // A registry may take longer than the whole call.
+    let runnable = timeout_at(deadline, api.builds.runnable(&caller.tenant, image)).await;
+    if let Some(image) = runnable.map_err(|_| SandboxError::Timeout)?? {
         Arc::make_mut(&mut start.spec).image = Some(image);
     }
-    let deadline = Instant::now() + caller.remaining_time();
     let entry = api.obtain(&caller, &start, deadline).await?;
     let info = api.started(entry, start).await?;
     Ok((StatusCode::CREATED, Json(info)))

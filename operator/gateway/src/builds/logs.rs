@@ -110,10 +110,14 @@ impl Builds {
             has_begun: false,
             _permit: permit.ok_or(BuildError::ManyLogs)?,
         };
-        let stopping = self.stopping.clone();
+        let (stopping, client) = (self.stopping.clone(), follower.lines.clone());
         self.running.spawn(async move {
             let follow = timeout(MAX_FOLLOWED, follower.run(build));
-            stopping.run_until_cancelled(follow).await;
+            tokio::select! {
+                _ = stopping.run_until_cancelled(follow) => {}
+                // A build may be silent for long, and the next client needs the permit.
+                () = client.closed() => {}
+            }
         });
         Ok(Some(receiver))
     }

@@ -20,6 +20,8 @@ const STALL_CHECK_INTERVAL: u64 = QUEUE_LENGTH / 4;
 pub(super) struct Hub {
     sender: broadcast::Sender<Arc<Message>>,
     published: u64,
+    /// Number of the last change in the index.
+    last_sequence: u64,
     readers: HashMap<u64, Arc<Reader>>,
 }
 
@@ -47,6 +49,7 @@ impl Default for Hub {
         Self {
             sender: broadcast::Sender::new(length),
             published: 0,
+            last_sequence: 0,
             readers: HashMap::new(),
         }
     }
@@ -79,6 +82,13 @@ impl Hub {
     /// Sends a message to all streams. Returns the number of clients whose connection is closed
     /// because they read nothing.
     pub(super) fn publish(&mut self, mut message: Message) -> u64 {
+        if let Some(change) = &message.change {
+            // A follower that was replaced a moment ago may still pass on what the next one has, and later.
+            if change.sequence <= self.last_sequence {
+                return 0;
+            }
+            self.last_sequence = change.sequence;
+        }
         self.published += 1;
         message.number = self.published;
         // Fails only without receivers.

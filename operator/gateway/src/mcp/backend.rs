@@ -29,6 +29,8 @@ use shared::urls::RUNTIME;
 
 /// Memory of all answers that are being read, in bytes.
 const ANSWER_MEMORY_BYTES: usize = 256 << 20;
+/// Part of it for one tenant, in MiB: as many as its calls, each of which begins with one.
+const TENANT_ANSWER_MIB: usize = 64;
 /// Largest answer. A page with its picture and tree is the largest; 16 MiB is several times that.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Time for a call of the API, which itself answers within ten seconds.
@@ -48,6 +50,8 @@ pub(crate) struct Backend {
     proxy: Arc<Proxy>,
     pub(super) sandboxes: Sandboxes,
     answers: ClientMemory,
+    /// MiB of answers that are being read, by tenant.
+    tenant_answers: KeyedLimiter<String>,
     /// Calls in progress by tenant.
     pub(super) calls: KeyedLimiter<String>,
 }
@@ -109,6 +113,7 @@ impl Backend {
             proxy,
             sandboxes,
             answers: ClientMemory::new(ANSWER_MEMORY_BYTES),
+            tenant_answers: KeyedLimiter::default(),
             calls: KeyedLimiter::default(),
         }
     }
@@ -128,7 +133,7 @@ impl Backend {
         request.extensions_mut().insert(ConnectInfo(client));
         let answer = async {
             let Ok(response) = self.api.clone().oneshot(request).await;
-            self.read(response).await
+            self.read(caller, response).await
         };
         parse(
             &timeout(API_TIMEOUT, answer)
@@ -157,7 +162,7 @@ impl Backend {
         };
         let answer = async {
             let response = self.proxy.forward(route, request, &caller.0.address).await;
-            self.read(response).await
+            self.read(caller, response).await
         };
         parse(
             &timeout(limit, answer)
@@ -166,10 +171,12 @@ impl Backend {
         )
     }
 
-    /// Reads a successful body, whose memory is counted while it arrives.
-    async fn read(&self, response: Response<Body>) -> Result<Bytes, ToolError> {
+    /// Reads a successful body, whose memory is counted while it arrives: sandboxes of one tenant that
+    /// send slowly must not take the memory of all others.
+    async fn read(&self, caller: &Caller, response: Response<Body>) -> Result<Bytes, ToolError> {
         let status = response.status();
         let mut permit = self.answers.acquire(0).ok_or_else(busy)?;
+        let mut own = Vec::new();
         let (mut body, mut bytes) = (response.into_body(), BytesMut::new());
         if body.size_hint().lower() > MAX_ANSWER_BYTES as u64 {
             return Err(too_large());
@@ -182,6 +189,12 @@ impl Backend {
             let size = bytes.len() + data.len();
             if size > MAX_ANSWER_BYTES {
                 return Err(too_large());
+            }
+            while own.len() < size.div_ceil(1 << 20) {
+                let mib = self
+                    .tenant_answers
+                    .acquire(caller.tenant(), TENANT_ANSWER_MIB);
+                own.push(mib.ok_or_else(busy)?);
             }
             if !permit.grow_to(size) {
                 return Err(busy());

@@ -37,6 +37,9 @@ use shared::urls::RUNTIME;
 
 /// Below the 5 seconds after which Python servers close idle connections.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Bytes that one read of a response takes, and that wait for a sandbox or client which does not read;
+/// a head must fit as well. hyper's own maximum is 400 KiB, and each stalled transfer holds it twice.
+const MAX_BUFFER_BYTES: usize = 64 << 10;
 /// Maximum of idle connections for each port of a Pod.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
@@ -105,6 +108,7 @@ impl Upstreams {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .http1_max_buf_size(MAX_BUFFER_BYTES)
             .build(connector::new(numbered.clone(), config, open));
         Self {
             client,
