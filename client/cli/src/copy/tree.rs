@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, mkdirat, openat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, linkat, mkdirat, openat, statat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 
 /// Open directory and the path below it of the last use.
@@ -60,10 +62,15 @@ impl Tree {
         self.replacing(name, create)
     }
 
-    /// Creates another name of a file of the tree.
-    pub(super) fn hard_link(&mut self, path: &Path, target: &Path) -> io::Result<()> {
+    /// Creates another name of a file of the tree. False if it is none: a symbolic link that stays inside
+    /// at its own depth may lead out at another one.
+    pub(super) fn hard_link(&mut self, path: &Path, target: &Path) -> io::Result<bool> {
         let target_name = self.parent(target)?;
         let target_directory = self.current().try_clone()?;
+        let found = statat(&target_directory, target_name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Ok(false);
+        }
         let name = self.parent(path)?;
         let create = |directory: &OwnedFd| {
             linkat(
@@ -74,7 +81,8 @@ impl Tree {
                 AtFlags::empty(),
             )
         };
-        self.replacing(name, create)
+        self.replacing(name, create)?;
+        Ok(true)
     }
 
     fn replacing(

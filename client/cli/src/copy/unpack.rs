@@ -87,13 +87,13 @@ fn add(
             Some(target) if stays_inside(path, &target) => tree.symlink(path, &target)?,
             _ => return Ok(false),
         },
-        EntryType::Link => match entry
-            .link_name()?
-            .map(|target| renamed(&target, source, name))
-        {
-            Some(Ok(target)) => tree.hard_link(path, &target)?,
-            _ => return Ok(false),
-        },
+        EntryType::Link => {
+            let target = entry.link_name()?;
+            return match target.map(|target| renamed(&target, source, name)) {
+                Some(Ok(target)) => tree.hard_link(path, &target),
+                _ => Ok(false),
+            };
+        }
         EntryType::XGlobalHeader => {}
         // A few bytes would become as many zeros as the disk has room for.
         EntryType::GNUSparse => {

@@ -99,6 +99,19 @@ fn hard_links_lead_to_files_of_the_archive_only() {
 }
 
 #[test]
+fn hard_link_does_not_take_a_symbolic_link_to_another_depth() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("in");
+    let bytes = archive(&[
+        ("s/a/b/l", EntryType::Symlink, "../../../out"),
+        ("s/up", EntryType::Link, "s/a/b/l"),
+    ]);
+    let skipped = unpack(&bytes[..], &target, Some("s"), Some("n")).unwrap();
+    assert_eq!(skipped.count, 1, "{skipped:?}");
+    assert!(fs::symlink_metadata(target.join("n/up")).is_err());
+}
+
+#[test]
 fn headers_of_an_archive_cannot_fill_memory_or_disk() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("in");
