@@ -150,7 +150,7 @@ impl Session {
     }
 
     fn advance(&mut self, bytes: u64) {
-        self.offset = self.offset.map(|offset| offset + bytes);
+        self.offset = self.offset.map(|offset| offset.saturating_add(bytes));
     }
 
     async fn reconnect(&mut self, reason: String) -> Result<(), Error> {

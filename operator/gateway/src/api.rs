@@ -12,6 +12,7 @@ mod body;
 mod build;
 mod build_list;
 mod build_logs;
+mod completion;
 mod endpoint;
 mod error;
 mod event_stream;
@@ -188,6 +189,7 @@ pub(super) fn router(api: Api) -> Router {
         .fold(Router::new(), |router, endpoint| endpoint.mount(router))
         .fallback(|| async { ApiError::UnknownPath })
         .method_not_allowed_fallback(|| async { ApiError::WrongMethod })
+        .layer(axum::middleware::from_fn(completion::complete))
         .layer(axum::middleware::from_fn(answer_options))
         .layer(axum::middleware::from_fn(rate_limit::add_headers))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -8,6 +8,8 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Maximum number of arguments, and length in bytes of a command line (Sandbox schema).
 const MAX_ARGS: usize = 256;
 const MAX_COMMAND_LINE_BYTES: usize = 128 * 1024;
+/// Maximum bytes of all arguments, each with its NUL: every replica keeps them, also of paused sandboxes.
+const MAX_COMMAND_BYTES: usize = 256 * 1024;
 const MAX_QUOTED_NAME_CHARS: usize = 64;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) enum ExecLimitError {
     EmptyProgram,
     #[error("command exceeds 256 arguments")]
     TooManyArguments,
+    #[error("command exceeds 256 KiB")]
+    CommandTooLong,
     #[error("command: the line exceeds 128 KiB")]
     CommandLineTooLong,
     #[error("working_dir exceeds 4095 bytes, the limit of Linux for a path")]
@@ -50,6 +54,9 @@ pub(super) fn check_command(words: &[String]) -> Result<(), ExecLimitError> {
             return Err(ExecLimitError::ArgumentTooLong);
         }
         check_text("command", word)?;
+    }
+    if words.iter().map(|word| word.len() + 1).sum::<usize>() > MAX_COMMAND_BYTES {
+        return Err(ExecLimitError::CommandTooLong);
     }
     Ok(())
 }
@@ -92,6 +99,10 @@ mod tests {
             check_command(&word(MAX_ARG_BYTES)),
             Err(ExecLimitError::ArgumentTooLong)
         );
+        let three = vec!["x".repeat(MAX_ARG_BYTES - 1); 3];
+        assert_eq!(check_command(&three[1..]), Ok(()));
+        let long = Err(ExecLimitError::CommandTooLong);
+        assert_eq!(check_command(&three), long);
         let empty = check_command(&[String::new(), "a".to_owned()]);
         assert_eq!(empty, Err(ExecLimitError::EmptyProgram));
         let words = |count| vec!["a".to_owned(); count];

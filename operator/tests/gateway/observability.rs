@@ -1,6 +1,7 @@
 //! Metrics, access log and traffic reports of a gateway.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,20 @@ async fn audit_line_names_key_address_and_outcome() {
     let login = json!(["192.0.2.1", "login", null, "admin-challenge", null]);
     let fields = &["address", "action", "runtime", "outcome", "key"];
     assert_eq!(log.of("audit", fields), [start, stop, login]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_a_client_that_leaves_is_audited() {
+    let log = CapturedLog::start();
+    let fixture = GatewayFixture::new();
+    let body = json!({"image": "debian", "session_id": "s1"});
+    {
+        let call = pin!(fixture.post("/start", &body));
+        assert!(futures::poll!(call).is_pending());
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let audit = log.of("audit", &["action", "outcome"]);
+    assert_eq!(audit, [json!(["start", "done"])]);
 }
 
 #[tokio::test]

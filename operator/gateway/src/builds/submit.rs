@@ -62,13 +62,12 @@ impl Builds {
         form: impl Future<Output = Result<BuildForm, BuildError>>,
         began: (Instant, Timestamp),
     ) -> Result<(String, Option<(BuildMode, &'static str)>), BuildError> {
-        let reading = async {
-            // The semaphore is never closed.
-            let permit = self.uploads.clone().acquire_owned().await;
-            Ok((form.await?, permit.map_err(|_| BuildError::Panicked)?))
-        };
-        let read = timeout(UPLOAD_TIMEOUT, reading).await;
-        let (mut form, permit) = read.unwrap_or(Err(BuildError::Timeout))?;
+        let permit = timeout(UPLOAD_TIMEOUT, self.uploads.clone().acquire_owned()).await;
+        // The semaphore is never closed.
+        let permit = permit.map_err(|_| BuildError::Busy)?;
+        let permit = permit.map_err(|_| BuildError::Panicked)?;
+        let read = timeout(UPLOAD_TIMEOUT, form).await;
+        let mut form = read.unwrap_or(Err(BuildError::Timeout))?;
         self.synced().await?;
         let judgement = self.judge(tenant, &form);
         let files = form.context.files.take();
