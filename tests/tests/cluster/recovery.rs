@@ -17,7 +17,9 @@ use tests::cli_tools::kubectl;
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn killed_container_restarts_in_its_pod() {
     let ns = TestNamespace::of_gateway().await;
-    let session = session::start("killed").await;
+    // A second run of a failed test has a sandbox of its own.
+    let name = format!("killed-{}", std::process::id());
+    let session = session::start(&name).await;
     session.run("echo kept > /workspace/file").await;
     ns.reported(&session.id).await;
     let pod = ns.get::<Pod>(&session.id).await;
@@ -28,7 +30,7 @@ async fn killed_container_restarts_in_its_pod() {
     assert_eq!(status.pod_status, Some(PodStatus::Ready));
     let said = session.run("cat /workspace/file; echo $GREETING").await;
     assert_eq!(said, "kept\nhello");
-    session.assert_same(&session::start("killed").await);
+    session.assert_same(&session::start(&name).await);
     let info = session.info().await;
     assert_eq!(info["restart_count"], 1, "{info}");
     assert_eq!(info["restart_reasons"], json!([reason]), "{info}");
