@@ -17,15 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::path::CHANGES_DIR;
 use crds::contract::persistence::{
     KeptState, MAX_REASON_BYTES, PersistenceLevel, PodPersistence, RootMechanism, SaveLimits,
     StateAccess,
 };
 use futures::future::OptionFuture;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
@@ -188,7 +185,7 @@ impl Persistence {
             pod,
             root,
             processes,
-            processes_id: random_id(),
+            processes_id: processes::random_id(),
             access: StateAccess {
                 key: String::new(),
                 image: String::new(),
@@ -200,10 +197,6 @@ impl Persistence {
             pending: opened.pending,
             has_begun: opened.has_begun,
         }
-    }
-
-    pub(super) fn processes_id(&self) -> &str {
-        &self.processes_id
     }
 
     /// Capabilities of the supervisor that its programs must not have; `None` if the workspace alone
@@ -314,13 +307,6 @@ impl Persistence {
         }
         access
     }
-}
-
-/// Id of processes that begin anew. Empty, which counts as none, if there are no random numbers.
-fn random_id() -> String {
-    let mut id = [0; 16];
-    let filled = SystemRandom::new().fill(&mut id);
-    filled.map_or_else(|_| String::new(), |()| URL_SAFE_NO_PAD.encode(id))
 }
 
 /// Result of a restore; the reason if its thread has failed.

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::control::Init;
 use crds::contract::persistence::{KeptState, PersistenceLevel, SaveLimits};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::process::Pid;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
@@ -56,7 +59,18 @@ impl ProcessState {
     }
 }
 
+/// Id of processes that begin anew. Empty, which counts as none, if there are no random numbers.
+pub(super) fn random_id() -> String {
+    let mut id = [0; 16];
+    let filled = SystemRandom::new().fill(&mut id);
+    filled.map_or_else(|_| String::new(), |()| URL_SAFE_NO_PAD.encode(id))
+}
+
 impl Persistence {
+    pub(in crate::supervise) fn processes_id(&self) -> &str {
+        &self.processes_id
+    }
+
     /// File of this binary, if its `tree-root` has to start programs.
     pub(in crate::supervise) fn tree_root(&self) -> Option<PathBuf> {
         let state = self.processes.as_ref()?;
