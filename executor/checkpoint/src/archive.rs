@@ -1,9 +1,10 @@
 //! One file with all images of a saved tree, encrypted in chunks.
 //!
 //! Layout: magic (8 bytes), salt (32), sealed chunks, sealed index, offset of the index (8, big
-//! endian). A chunk is at most 1 MiB of one image. Each is sealed with `ChaCha20-Poly1305` under a
-//! key derived from the sandbox's key, the salt and the context. The nonce has the number of the
-//! chunk and tells the index apart, so chunks cannot be swapped, repeated or left out.
+//! endian). A chunk is at most 1 MiB of one image. Each is sealed with AES-256-GCM or
+//! ChaCha20-Poly1305, which the magic tells, under a key derived from the sandbox's key, the salt
+//! and the context. The nonce has the number of the chunk and tells the index apart, so chunks
+//! cannot be swapped, repeated or left out.
 
 pub(crate) mod cipher;
 pub(crate) mod key;
@@ -11,7 +12,7 @@ pub(crate) mod manifest;
 pub(crate) mod reader;
 pub(crate) mod writer;
 
-const MAGIC: &[u8; 8] = b"SBXMEM01";
+const MAGIC_BYTES: usize = 8;
 const SALT_BYTES: usize = 32;
 const HEADER_BYTES: u64 = 40;
 const TRAILER_BYTES: u64 = 8;

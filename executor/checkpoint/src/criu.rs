@@ -19,6 +19,7 @@ use self::images::serve::ImageServer;
 use self::messages::{CommonOptions, dump_request, restore_request};
 use self::scratch::ScratchFolder;
 use self::session::{FIRST_INHERITED, Outcome, Session};
+use crate::archive::cipher::Algorithm;
 use crate::archive::manifest::Manifest;
 use crate::archive::reader::ArchiveReader;
 use crate::archive::writer::ArchiveWriter;
@@ -67,7 +68,13 @@ impl Criu {
             .listen("streamer-capture.sock")
             .map_err(FailureReason::Io)?;
         let bytes = options.limits.bytes;
-        let writer = ArchiveWriter::create(archive, options.key, options.context, bytes)?;
+        let writer = ArchiveWriter::create(
+            archive,
+            Algorithm::fastest(),
+            options.key,
+            options.context,
+            bytes,
+        )?;
         let mut session = match Session::start(&self.program, options.limits.time, Vec::new()) {
             Ok(session) => session,
             Err(error) => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ring::hkdf::{HKDF_SHA256, Salt};
 
-use super::cipher::ChunkCipher;
+use super::cipher::{Algorithm, ChunkCipher};
 
 /// Secret of 32 random bytes; each archive gets a key of its own from it.
 #[derive(Clone)]
@@ -16,10 +16,15 @@ impl ArchiveKey {
     }
 
     /// Key of one archive. The context is part of it: another one opens nothing.
-    pub(super) fn derive(&self, salt: &[u8], context: &[u8]) -> Option<ChunkCipher> {
+    pub(super) fn derive(
+        &self,
+        algorithm: Algorithm,
+        salt: &[u8],
+        context: &[u8],
+    ) -> Option<ChunkCipher> {
         let secret = Salt::new(HKDF_SHA256, salt).extract(&self.0);
-        let info = [b"sandbox memory archive 1".as_slice(), context];
-        let key = secret.expand(&info, ChunkCipher::algorithm()).ok()?;
+        let info = [algorithm.purpose(), context];
+        let key = secret.expand(&info, algorithm.aead()).ok()?;
         Some(ChunkCipher::new(key.into()))
     }
 }

@@ -5,13 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use ring::aead::CHACHA20_POLY1305;
 use rustix::fs::OFlags;
 
-use super::cipher::{ChunkCipher, ChunkPosition};
+use super::cipher::{Algorithm, ChunkCipher, ChunkPosition};
 use super::key::ArchiveKey;
 use super::manifest::{ArchiveIndex, Manifest};
-use super::{HEADER_BYTES, MAGIC, MAX_CHUNK_BYTES, MAX_INDEX_BYTES, SALT_BYTES, TRAILER_BYTES};
+use super::{
+    HEADER_BYTES, MAGIC_BYTES, MAX_CHUNK_BYTES, MAX_INDEX_BYTES, SALT_BYTES, TRAILER_BYTES,
+};
 use crate::error::{CheckpointError, FailureReason};
 
 const TRUNCATED: FailureReason = FailureReason::ArchiveInvalid("the file is truncated");
@@ -53,14 +54,14 @@ impl ArchiveReader {
         else {
             return Err(TRUNCATED);
         };
-        let mut header = [0; MAGIC.len() + SALT_BYTES];
+        let mut header = [0; MAGIC_BYTES + SALT_BYTES];
         file.read_exact_at(&mut header, 0)?;
-        let (magic, salt) = header.split_at(MAGIC.len());
-        if magic != MAGIC {
+        let (magic, salt) = header.split_at(MAGIC_BYTES);
+        let Some(algorithm) = Algorithm::of_magic(magic) else {
             return Err(FailureReason::ArchiveInvalid(
                 "not an archive of this version",
             ));
-        }
+        };
         let mut trailer = [0; 8];
         file.read_exact_at(&mut trailer, end)?;
         let start = u64::from_be_bytes(trailer);
@@ -68,11 +69,12 @@ impl ArchiveReader {
         let Some(sealed) = sealed.filter(|sealed| *sealed <= MAX_INDEX_BYTES) else {
             return Err(TRUNCATED);
         };
-        let cipher = key.derive(salt, context).ok_or(NOT_AUTHENTIC)?;
+        let cipher = key.derive(algorithm, salt, context);
+        let cipher = cipher.ok_or(NOT_AUTHENTIC)?;
         let mut index = vec![0; usize::try_from(sealed).map_err(|_| TRUNCATED)?];
         file.read_exact_at(&mut index, start)?;
         let index = open_index(&cipher, index)?;
-        let chunks = chunk_places(&index.chunk_bytes, start)?;
+        let chunks = chunk_places(&index.chunk_bytes, cipher.tag_bytes(), start)?;
         let images = index.images.into_iter();
         Ok(Self {
             file,
@@ -114,7 +116,11 @@ fn open_index(cipher: &ChunkCipher, mut index: Vec<u8>) -> Result<ArchiveIndex, 
 }
 
 /// Offsets of the chunks, which fill the space between header and index.
-fn chunk_places(chunk_bytes: &[u32], end: u64) -> Result<Vec<(u64, usize)>, FailureReason> {
+fn chunk_places(
+    chunk_bytes: &[u32],
+    tag_bytes: usize,
+    end: u64,
+) -> Result<Vec<(u64, usize)>, FailureReason> {
     let mut offset = HEADER_BYTES;
     let mut places = Vec::with_capacity(chunk_bytes.len());
     for bytes in chunk_bytes {
@@ -122,7 +128,7 @@ fn chunk_places(chunk_bytes: &[u32], end: u64) -> Result<Vec<(u64, usize)>, Fail
         if bytes > MAX_CHUNK_BYTES {
             return Err(FailureReason::ArchiveInvalid("a chunk is too large"));
         }
-        let sealed = bytes + CHACHA20_POLY1305.tag_len();
+        let sealed = bytes + tag_bytes;
         places.push((offset, sealed));
         offset += sealed as u64;
     }

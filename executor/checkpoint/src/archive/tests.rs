@@ -3,6 +3,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::cipher::Algorithm;
 use super::key::ArchiveKey;
 use super::manifest::Manifest;
 use super::reader::ArchiveReader;
@@ -25,7 +26,11 @@ fn key() -> ArchiveKey {
 }
 
 fn write_archive(path: &Path, limit: u64) -> Result<(), FailureReason> {
-    let mut writer = ArchiveWriter::create(path, &key(), b"sandbox", limit)?;
+    write_with(Algorithm::fastest(), path, limit)
+}
+
+fn write_with(algorithm: Algorithm, path: &Path, limit: u64) -> Result<(), FailureReason> {
+    let mut writer = ArchiveWriter::create(path, algorithm, &key(), b"sandbox", limit)?;
     let first = writer.add_image("first.img".into())?;
     let second = writer.add_image("second.img".into())?;
     writer.append(first, &mut b"one".to_vec())?;
@@ -48,15 +53,32 @@ fn read_all(path: &Path, key: &ArchiveKey, context: &[u8]) -> Result<Vec<u8>, Fa
 }
 
 #[test]
-fn images_with_interleaved_chunks_are_read_back() {
+fn images_with_interleaved_chunks_are_read_back_with_each_cipher() {
+    for algorithm in Algorithm::ALL {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("archive");
+        write_with(algorithm, &path, 8).unwrap();
+        assert_eq!(read_all(&path, &key(), b"sandbox").unwrap(), b"one33two");
+        let archive = ArchiveReader::open(&path, &key(), b"sandbox").unwrap();
+        assert_eq!(archive.manifest, manifest_fixture());
+        assert!(archive.image("third.img").is_none());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn cipher_that_another_header_names_opens_nothing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("archive");
-    write_archive(&path, 8).unwrap();
-    assert_eq!(read_all(&path, &key(), b"sandbox").unwrap(), b"one33two");
-    let archive = ArchiveReader::open(&path, &key(), b"sandbox").unwrap();
-    assert_eq!(archive.manifest, manifest_fixture());
-    assert!(archive.image("third.img").is_none());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let [first, second] = Algorithm::ALL;
+    for (written, named) in [(first, second), (second, first)] {
+        write_with(written, &path, 8).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[..8].copy_from_slice(named.magic());
+        fs::write(&path, bytes).unwrap();
+        let read = read_all(&path, &key(), b"sandbox");
+        assert!(matches!(read, Err(FailureReason::ArchiveInvalid(_))));
+    }
 }
 
 #[test]

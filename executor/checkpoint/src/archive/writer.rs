@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::OFlags;
 
-use super::cipher::{ChunkCipher, ChunkPosition};
+use super::cipher::{Algorithm, ChunkCipher, ChunkPosition};
 use super::key::ArchiveKey;
 use super::manifest::{ArchiveIndex, ImageEntry, Manifest};
-use super::{HEADER_BYTES, MAGIC, SALT_BYTES};
+use super::{HEADER_BYTES, SALT_BYTES};
 use crate::error::FailureReason;
 
 /// Number of images in one archive, a bound against a broken sender.
@@ -35,6 +35,7 @@ pub(crate) struct ArchiveWriter {
 impl ArchiveWriter {
     pub(crate) fn create(
         path: &Path,
+        algorithm: Algorithm,
         key: &ArchiveKey,
         context: &[u8],
         max_bytes: u64,
@@ -44,7 +45,7 @@ impl ArchiveWriter {
             .fill(&mut salt)
             .map_err(|_| io::Error::other("cannot read random bytes"))?;
         let cipher = key
-            .derive(&salt, context)
+            .derive(algorithm, &salt, context)
             .ok_or_else(|| io::Error::other("cannot derive a key"))?;
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
@@ -59,7 +60,7 @@ impl ArchiveWriter {
             .mode(0o600)
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&partial)?;
-        file.write_all(MAGIC)?;
+        file.write_all(algorithm.magic())?;
         file.write_all(&salt)?;
         Ok(Self {
             file,
