@@ -1,8 +1,9 @@
 //! Zip archives of uploads and downloads. Archives of a sandbox are untrusted: each name must stay
-//! below the destination, links are not followed, and nothing but files and directories is made.
+//! below the destination, links are not followed, nothing but files and directories is made, and the
+//! unpacked size is limited.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write as _};
+use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -19,6 +20,10 @@ use crate::Error;
 const CHUNK_BYTES: usize = 64 << 10;
 /// Files from this size on need the format for large ones.
 const LARGE_BYTES: u64 = 4 << 30;
+/// Unpacked bytes that every archive may have, as in the server of a sandbox.
+const MIN_ALLOWED_BYTES: u64 = 1 << 30;
+/// Unpacked bytes of a large archive, as a multiple of its size.
+const MAX_EXPANSION_RATIO: u64 = 100;
 
 /// Form with an archive.
 pub(super) struct Form {
@@ -131,8 +136,17 @@ fn text(name: std::ffi::OsString) -> io::Result<String> {
 }
 
 fn unpack_blocking(archive: &File, local: &Path) -> Result<(), Error> {
+    let size = archive.metadata().map_err(Error::file(local))?.len();
+    let allowed = MIN_ALLOWED_BYTES.max(size.saturating_mul(MAX_EXPANSION_RATIO));
+    unpack_within(archive, local, allowed)
+}
+
+/// Unpacks at most `allowed` bytes. Claimed sizes are checked before, actual ones while a file is written.
+fn unpack_within(archive: &File, local: &Path, allowed: u64) -> Result<(), Error> {
     let damaged = |error: zip::result::ZipError| Error::Archive(error.to_string());
+    let too_large = || Error::Archive(format!("its files exceed {allowed} bytes"));
     let mut archive = ZipArchive::new(BufReader::new(archive)).map_err(damaged)?;
+    let mut left = allowed;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(damaged)?;
         let name = relative(&entry.name().map_err(damaged)?)?;
@@ -148,8 +162,14 @@ fn unpack_blocking(archive: &File, local: &Path) -> Result<(), Error> {
         };
         make_directories(local, parent)?;
         if !is_dir {
+            if entry.size() > left {
+                return Err(too_large());
+            }
             let mode = entry.unix_mode().unwrap_or(0o644) & 0o777;
-            write(&target, mode, &mut entry).map_err(Error::file(&target))?;
+            // One byte more shows that the file is larger.
+            let mut content = entry.by_ref().take(left.saturating_add(1));
+            let written = write(&target, mode, &mut content).map_err(Error::file(&target))?;
+            left = left.checked_sub(written).ok_or_else(too_large)?;
         }
     }
     Ok(())
@@ -189,8 +209,8 @@ fn make_directories(root: &Path, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a file, replacing one of the same name instead of following it if it is a link.
-fn write(target: &Path, mode: u32, content: &mut impl io::Read) -> io::Result<()> {
+/// Writes a file, replacing one of the same name instead of following it if it is a link. Returns its size.
+fn write(target: &Path, mode: u32, content: &mut impl io::Read) -> io::Result<u64> {
     if fs::symlink_metadata(target).is_ok_and(|found| !found.is_dir()) {
         fs::remove_file(target)?;
     }
@@ -199,8 +219,7 @@ fn write(target: &Path, mode: u32, content: &mut impl io::Read) -> io::Result<()
         .create_new(true)
         .mode(mode)
         .open(target)?;
-    io::copy(content, &mut file)?;
-    Ok(())
+    io::copy(content, &mut file)
 }
 
 #[cfg(test)]
@@ -232,6 +251,19 @@ mod tests {
             );
         }
         assert!(!root.path().join("out").exists());
+    }
+
+    #[test]
+    fn files_that_exceed_the_limit_together_are_rejected() {
+        let root = tempfile::tempdir().unwrap();
+        let archive = archive(&[("a", "four"), ("b", &"0".repeat(4000))]);
+        unpack_within(&archive, &root.path().join("in"), 4004).unwrap();
+        let error = unpack_within(&archive, &root.path().join("out"), 4003).unwrap_err();
+        assert!(
+            error.to_string().ends_with("its files exceed 4003 bytes"),
+            "{error}"
+        );
+        assert!(!root.path().join("out/b").exists());
     }
 
     #[test]
