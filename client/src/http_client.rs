@@ -159,8 +159,16 @@ pub(crate) async fn attempt(request: RequestBuilder) -> Result<Response, Failure
 
 /// Reads a JSON body of bounded size.
 pub(crate) async fn json<T: DeserializeOwned>(response: Response) -> Result<T, Error> {
+    json_within(response, MAX_BODY_BYTES).await
+}
+
+/// Reads a JSON body of at most `limit` bytes.
+pub(crate) async fn json_within<T: DeserializeOwned>(
+    response: Response,
+    limit: usize,
+) -> Result<T, Error> {
     let server = response.url().origin().ascii_serialization();
-    let body = read(response, MAX_BODY_BYTES).await?;
+    let body = read(response, limit).await?;
     serde_json::from_slice(&body).map_err(|error| Error::Protocol(server, error.to_string()))
 }
 

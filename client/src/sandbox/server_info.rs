@@ -10,6 +10,8 @@ use crate::http_client;
 use crate::{Error, Sandbox};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of the answer, which is not trusted. The longest part is the list of plugins.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// Answer of `/server_info`.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -102,7 +104,8 @@ impl Sandbox {
         let request = self
             .request(Method::GET, &["server_info"], &[])?
             .timeout(CALL_TIMEOUT);
-        http_client::json(http_client::attempt(request).await?).await
+        let response = http_client::attempt(request).await?;
+        http_client::json_within(response, MAX_ANSWER_BYTES).await
     }
 }
 

@@ -7,5 +7,6 @@ mod events;
 mod fixture;
 mod logs;
 mod recovery;
+mod server_info;
 mod terminals;
 mod waits;
