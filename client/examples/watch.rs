@@ -15,6 +15,7 @@ async fn main() -> anyhow::Result<()> {
             Event::Deleted(gone) => println!("{} is gone", gone.session_id),
             Event::Build(build) => println!("build {}: {}", build.build_id, build.build.status),
             Event::Synced | Event::Resumed => println!("up to date"),
+            Event::Reopened => println!("connected again"),
         }
     }
 }

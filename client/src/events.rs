@@ -23,6 +23,8 @@ pub enum Event {
     Synced,
     /// The stream continues an earlier one; changes follow.
     Resumed,
+    /// The connection broke and is open again: a list that had not ended begins anew, or changes follow.
+    Reopened,
 }
 
 /// State of a sandbox.
@@ -63,7 +65,11 @@ pub struct BuildEvent {
 /// Events of all sandboxes of a key, or of one. Opens itself again after the last event that it
 /// returned.
 #[derive(Debug)]
-pub struct EventStream(ResumedStream);
+pub struct EventStream {
+    stream: ResumedStream,
+    /// Follows [`Event::Reopened`].
+    held: Option<Event>,
+}
 
 impl Client {
     /// Opens the stream. [`Error::Unsupported`] if the gateway has no events.
@@ -76,7 +82,8 @@ impl Client {
             query: query.collect(),
             runtime_id,
         };
-        Ok(EventStream(ResumedStream::open(self, endpoint).await?))
+        let stream = ResumedStream::open(self, endpoint).await?;
+        Ok(EventStream { stream, held: None })
     }
 }
 
@@ -84,9 +91,16 @@ impl EventStream {
     /// Returns the next event. After a broken connection the stream goes on with the changes that were
     /// missed; an error if it cannot be opened within five minutes.
     pub async fn next(&mut self) -> Result<Event, Error> {
+        if let Some(event) = self.held.take() {
+            return Ok(event);
+        }
         loop {
-            let raw = self.0.next().await?;
-            let event = parse(&raw).map_err(|error| self.0.invalid(&raw.name, &error))?;
+            let raw = self.stream.next().await?;
+            let event = parse(&raw).map_err(|error| self.stream.invalid(&raw.name, &error))?;
+            if self.stream.take_reopened() {
+                self.held = event;
+                return Ok(Event::Reopened);
+            }
             if let Some(event) = event {
                 return Ok(event);
             }

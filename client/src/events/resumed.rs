@@ -34,6 +34,8 @@ pub(crate) struct ResumedStream {
     endpoint: Endpoint,
     cursor: Option<String>,
     reader: Option<EventReader>,
+    /// The connection of the last event is not that of the event before.
+    is_reopened: bool,
 }
 
 impl ResumedStream {
@@ -44,6 +46,7 @@ impl ResumedStream {
             endpoint,
             cursor: None,
             reader: None,
+            is_reopened: false,
         };
         stream.connect().await?;
         Ok(stream)
@@ -59,6 +62,7 @@ impl ResumedStream {
                 {
                     return Err(error);
                 }
+                self.is_reopened = true;
                 continue;
             };
             match reader.next().await {
@@ -77,6 +81,11 @@ impl ResumedStream {
                 return Err(Error::Unavailable(text));
             }
         }
+    }
+
+    /// Returns whether the stream was opened again since the last call.
+    pub(crate) fn take_reopened(&mut self) -> bool {
+        std::mem::take(&mut self.is_reopened)
     }
 
     /// The server has said that the stream ends: the next event is that of another one.

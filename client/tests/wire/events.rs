@@ -42,6 +42,7 @@ async fn stream_goes_on_after_the_last_event() {
     };
     assert_eq!(runtime.info.session_id, "s");
     assert!(matches!(stream.next().await.unwrap(), Event::Synced));
+    assert!(matches!(stream.next().await.unwrap(), Event::Reopened));
     assert!(matches!(stream.next().await.unwrap(), Event::Deleted(_)));
     assert!(matches!(stream.next().await.unwrap(), Event::Resumed));
     assert_eq!(*cursors.lock(), ["", "c2"]);

@@ -70,6 +70,8 @@ async fn all(client: &Client) -> Result<Vec<RuntimeInfo>, Failure> {
                 found.remove(&deleted.runtime_id);
             }
             Event::Synced => return Ok(found.into_values().collect()),
+            // The list begins anew.
+            Event::Reopened => found.clear(),
             Event::Build(_) | Event::Resumed => {}
         }
     }

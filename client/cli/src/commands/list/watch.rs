@@ -75,7 +75,8 @@ impl Changes {
                 let listed = std::mem::take(&mut self.listed);
                 self.keep(&listed)
             }
-            Event::Resumed => {
+            // What an unfinished list had may be gone from the next one.
+            Event::Reopened | Event::Resumed => {
                 self.listed.clear();
                 Ok(())
             }
@@ -137,5 +138,36 @@ impl Changes {
         print(format!(
             "{time:<10} {name:<24} {id:<18} {status:<9} {detail}\n"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use client::RuntimeEvent;
+
+    use super::*;
+
+    fn listed(id: &str) -> Event {
+        let event: RuntimeEvent = serde_json::from_value(json!({
+            "runtime_id": id, "session_id": id, "url": "http://a", "status": "running",
+            "change": "listed", "at": null,
+        }))
+        .unwrap();
+        Event::Runtime(Box::new(event))
+    }
+
+    #[test]
+    fn sandbox_of_an_unfinished_list_is_dropped_when_the_next_list_lacks_it() {
+        let mut changes = Changes {
+            format: Some(Format::Json),
+            shown: BTreeMap::new(),
+            listed: Vec::new(),
+        };
+        let events = [listed("a"), Event::Reopened, listed("b"), Event::Synced];
+        for event in events {
+            changes.event(event).unwrap();
+        }
+        let shown: Vec<_> = changes.shown.into_keys().collect();
+        assert_eq!(shown, ["b"]);
     }
 }
