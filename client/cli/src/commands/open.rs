@@ -1,17 +1,15 @@
 //! `sandbox open`.
 
-use std::process::{Command, Stdio};
+mod browser;
 
 use client::{Address, Client, Sandbox};
 
 use crate::failure::Failure;
 use crate::names;
-use crate::output::{hint, print};
+use crate::output::print;
 use crate::table::Table;
 
 const VSCODE: &str = "vscode";
-/// Programs that open a URL, on Linux and on macOS.
-const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,10 +28,10 @@ pub(crate) async fn run(client: &Client, args: &Args) -> Result<(), Failure> {
     let Some(page) = &args.page else {
         return list(&sandbox).await;
     };
-    let url = address(&sandbox, page).await?.url;
-    print(format!("{url}\n"))?;
+    let address = address(&sandbox, page).await?;
+    print(format!("{}\n", address.url))?;
     if !args.print {
-        open(&url);
+        browser::open(&address);
     }
     Ok(())
 }
@@ -82,19 +80,4 @@ async fn list(sandbox: &Sandbox) -> Result<(), Failure> {
         ]);
     }
     print(table.render())
-}
-
-fn open(url: &str) {
-    let is_opened = OPENERS.iter().any(|program| {
-        let mut command = Command::new(program);
-        command
-            .arg(url)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command.spawn().is_ok()
-    });
-    if !is_opened {
-        hint("no program to open it was found; open it in a browser");
-    }
 }
