@@ -8,6 +8,8 @@ use crate::text::escape;
 
 /// Letters of a runtime id.
 const ID_LENGTH: usize = 16;
+/// Letters of a random name.
+const NAME_LETTERS: usize = 8;
 /// Candidates that an error lists.
 const MAX_CANDIDATES: usize = 10;
 
@@ -37,6 +39,12 @@ pub(crate) async fn find(client: &Client, name: &str) -> Result<RuntimeInfo, Fai
 pub(crate) async fn sandbox(client: &Client, name: &str) -> Result<Sandbox, Failure> {
     let info = find(client, name).await?;
     Ok(client.sandbox(info).on_progress(progress::step))
+}
+
+/// A new name with this beginning.
+pub(crate) fn random(prefix: &str) -> String {
+    let letters = std::iter::repeat_with(fastrand::lowercase).take(NAME_LETTERS);
+    format!("{prefix}-{}", letters.collect::<String>())
 }
 
 fn is_runtime_id(name: &str) -> bool {

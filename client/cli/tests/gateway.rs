@@ -6,7 +6,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
@@ -65,6 +66,51 @@ fn program(url: &str, args: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Interrupts the command while it waits for the answer to a request with this first line; the body of
+/// the request and the output.
+fn interrupted(args: &[&str], request: &'static str) -> (Value, Output) {
+    let (sender, bodies) = mpsc::channel();
+    let url = serve(move |line, body, _| {
+        if line.starts_with(request) {
+            sender.send(body.to_owned()).unwrap();
+            return None;
+        }
+        Some(json!({"snapshot_id": "saved", "status": "ready"}))
+    });
+    let child = program(&url, args).spawn().unwrap();
+    let body = bodies.recv().unwrap();
+    let kill = format!("kill -INT {}", child.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    (serde_json::from_str(&body).unwrap(), output)
+}
+
+#[test]
+fn interrupted_fork_names_its_sandboxes() {
+    let args = ["fork", "saved", "--count", "2"];
+    let (body, output) = interrupted(&args, "POST /snapshots/saved/start ");
+    let names = body["session_ids"].as_array().unwrap();
+    assert_eq!(names.len(), 2, "{body}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("sandbox stop"), "{errors}");
+    for name in names {
+        assert!(errors.contains(name.as_str().unwrap()), "{name}: {errors}");
+    }
+}
+
+#[test]
+fn interrupted_start_names_its_sandbox() {
+    let (body, output) = interrupted(&["run", "host"], "POST /start ");
+    let name = body["session_id"].as_str().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains(&format!("`sandbox stop {name}`")),
+        "{errors}"
+    );
 }
 
 #[test]

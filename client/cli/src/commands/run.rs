@@ -6,11 +6,9 @@ use super::exec;
 use super::level::LevelArg;
 use crate::console::{Signals, is_interactive};
 use crate::failure::Failure;
+use crate::names;
 use crate::output::{hint, note, print};
 use crate::progress;
-
-/// Letters of a random name.
-const NAME_LETTERS: usize = 8;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -50,7 +48,14 @@ pub(crate) async fn run(client: &Client, args: Args) -> Result<u8, Failure> {
     let started = start(client, &request).await;
     let done = match started {
         Ok(sandbox) => use_sandbox(&sandbox, &args, &name).await,
-        Err(failure) => Err(failure),
+        Err(failure) => {
+            if !args.rm && may_go_on(&failure) {
+                note(&format!(
+                    "sandbox {name} may have started; `sandbox stop {name}` ends it"
+                ));
+            }
+            Err(failure)
+        }
     };
     if args.rm {
         stop(client, &name).await?;
@@ -61,7 +66,7 @@ pub(crate) async fn run(client: &Client, args: Args) -> Result<u8, Failure> {
 async fn request(client: &Client, args: &Args) -> Result<StartRequest, Failure> {
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => random_name(),
+        None => names::random("run"),
     };
     // A session has one sandbox, so another command would not get the image that is asked for here.
     if args.name.is_some()
@@ -122,7 +127,11 @@ async fn stop(client: &Client, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn random_name() -> String {
-    let letters = std::iter::repeat_with(fastrand::lowercase).take(NAME_LETTERS);
-    format!("run-{}", letters.collect::<String>())
+/// True if the failure neither names the sandbox nor says that there is none.
+fn may_go_on(failure: &Failure) -> bool {
+    match failure {
+        Failure::Interrupted(_) => true,
+        Failure::Client(error) => error.is_temporary(),
+        _ => false,
+    }
 }

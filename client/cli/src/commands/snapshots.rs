@@ -5,9 +5,10 @@ use serde_json::json;
 
 use super::exec;
 use super::level::LevelArg;
+use crate::console::Signals;
 use crate::failure::Failure;
 use crate::names;
-use crate::output::{Format, document, print};
+use crate::output::{Format, document, note, print};
 use crate::progress;
 use crate::table::Table;
 use crate::text::{age, bytes, escape};
@@ -147,15 +148,37 @@ fn table(snapshots: Vec<Snapshot>) -> Table {
     table
 }
 
-/// Starts the forks, waits for each and prints their names.
+/// Starts the forks, until a signal. The user learns the names also if that does not succeed.
 pub(crate) async fn fork(client: &Client, args: ForkArgs) -> Result<(), Failure> {
+    let environment = exec::environment(&args.env)?;
     let id = snapshot_id(client, args.source).await?;
-    let request = ForkRequest {
-        count: args.names.is_empty().then_some(args.count),
-        session_ids: args.names,
-        environment: exec::environment(&args.env)?,
+    let session_ids = if args.names.is_empty() {
+        // The gateway would tell its names after the last start only.
+        (0..args.count).map(|_| names::random(&id)).collect()
+    } else {
+        args.names
     };
-    for info in client.fork(&id, &request).await? {
+    let request = ForkRequest {
+        session_ids,
+        count: None,
+        environment,
+    };
+    let mut signals = Signals::new()?;
+    let done = tokio::select! {
+        done = start(client, &id, &request) => done,
+        signal = signals.ended() => Err(Failure::Interrupted(signal)),
+    };
+    done.inspect_err(|_| {
+        let names = request.session_ids.join(" ");
+        note(&format!(
+            "sandboxes that have started go on; `sandbox stop NAME` ends one of them: {names}"
+        ));
+    })
+}
+
+/// Starts the forks, waits for each and prints their names.
+async fn start(client: &Client, id: &str, request: &ForkRequest) -> Result<(), Failure> {
+    for info in client.fork(id, request).await? {
         let name = escape(&info.session_id);
         client.wait_ready(info, &mut progress::step).await?;
         print(name + "\n")?;
