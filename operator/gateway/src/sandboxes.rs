@@ -24,9 +24,11 @@ use shared::index::{Entry, Index, Key};
 use shared::keys::Keys;
 use shared::kubernetes::health::Freshness;
 
-pub(crate) use error::SandboxError;
 use lookup_limiter::LookupLimiter;
 use retry::{retrying, within};
+
+pub(crate) use error::SandboxError;
+pub(crate) use lookup_limiter::{AuthenticatedLookups, INDEX_CATCH_UP_TIMEOUT};
 
 /// Unauthenticated requests cause some lookups, so they queue here and not at the API server.
 const MAX_CONCURRENT_LOOKUPS: usize = 32;

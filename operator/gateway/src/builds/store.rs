@@ -8,24 +8,17 @@ use crds::image_build::{BuildMode, ImageBuildSpec};
 use crds::names::{self, BUILD_MODE_LABEL, FULL_BUILD, GATEWAY_FIELD_MANAGER, MANAGED_BY_LABEL};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use shared::token_bucket::TokenBucket;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::index::BuildIndex;
 use crate::sandboxes::retry::{retrying, within};
-use crate::sandboxes::{SandboxError, create_params};
+use crate::sandboxes::{AuthenticatedLookups, INDEX_CATCH_UP_TIMEOUT, SandboxError, create_params};
 
 /// Clients ask for images that do not exist, so lookups queue here and not at the API server.
 const MAX_CONCURRENT_LOOKUPS: usize = 16;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Lookups of ids that the index lacks, at once and then each second: polls have no rate limit.
-const UNKNOWN_BURST: u32 = 500;
-const UNKNOWN_PER_SECOND: u32 = 100;
-/// Time within which a build of another replica reaches the index.
-const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Access to the image builds of one namespace; cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,18 +26,17 @@ pub(super) struct BuildStore {
     api: Api<ImageBuild>,
     index: Arc<BuildIndex>,
     lookups: Arc<Semaphore>,
-    unknown_ids: Arc<Mutex<TokenBucket>>,
+    /// Lookups of ids that the index lacks.
+    unknown_ids: Arc<AuthenticatedLookups>,
 }
 
 impl BuildStore {
     pub(super) fn new(client: &kube::Client, namespace: &str, index: Arc<BuildIndex>) -> Self {
-        let interval = Duration::from_secs(1) / UNKNOWN_PER_SECOND;
-        let unknown_ids = TokenBucket::new(UNKNOWN_BURST, interval);
         Self {
-            unknown_ids: Arc::new(Mutex::new(unknown_ids)),
             api: Api::namespaced(client.clone(), namespace),
             index,
             lookups: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)),
+            unknown_ids: Arc::default(),
         }
     }
 
@@ -76,7 +68,7 @@ impl BuildStore {
         if !is_id || id.is_empty() {
             return Ok(None);
         }
-        if !self.unknown_ids.lock().take() {
+        if !self.unknown_ids.allows_lookup() {
             sleep(INDEX_CATCH_UP_TIMEOUT).await;
             let known = self.index.by_name(tenant, id);
             return known.map(Some).ok_or(SandboxError::LookupUnavailable);

@@ -11,14 +11,12 @@ use crds::sandbox::{DesiredState, PauseReason, Phase};
 use tokio::sync::SemaphorePermit;
 
 use super::{Proxy, ProxyError, Route};
-use crate::sandboxes::SandboxError;
+use crate::sandboxes::{INDEX_CATCH_UP_TIMEOUT, SandboxError};
 use shared::index::Entry;
 use shared::metrics::GaugeGuard;
 
 /// Time in which the index learns of a deleted Pod or a crashed server.
 const INDEX_UPDATE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time in which a change made through another replica reaches the index.
-const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestDecision {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use crds::names;
 use tokio::time::sleep;
 
-use super::lookup_limiter::INDEX_CATCH_UP_TIMEOUT;
-use super::{SandboxError, Sandboxes};
+use super::{INDEX_CATCH_UP_TIMEOUT, SandboxError, Sandboxes};
 use crate::runtime_status::is_ended;
 use shared::index::Entry;
 

@@ -14,7 +14,7 @@ use shared::recent_map::RecentMap;
 use shared::token_bucket::TokenBucket;
 
 /// Time within which a write of another replica reaches the index.
-pub(super) const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
+pub(crate) const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time for which an id that did not exist is not looked up again.
 const NEGATIVE_CACHE_TTL: Duration = Duration::from_secs(1);
 /// Maximum number of ids in the negative cache, and of confirmations that are remembered.
@@ -30,42 +30,49 @@ const CONFIRMATION_TTL: Duration = Duration::from_secs(5);
 
 type Confirmation = Arc<OnceCell<()>>;
 
-/// Limits live lookups and remembers their results.
+/// Rate limit of live lookups: `BURST` at once, then `PER_SECOND`.
 #[derive(Debug)]
+pub(crate) struct LookupRateLimit<const BURST: u32, const PER_SECOND: u32>(Mutex<TokenBucket>);
+
+/// Limit of authenticated callers, whose polls have no other one.
+pub(crate) type AuthenticatedLookups = LookupRateLimit<500, 100>;
+type UnauthenticatedLookups = LookupRateLimit<100, 20>;
+
+/// Limits live lookups of sandboxes and remembers their results.
+#[derive(Debug, Default)]
 pub(super) struct LookupLimiter {
     /// Time and success of the last lookup.
     last_result: Mutex<Option<(Instant, bool)>>,
     confirmations: Mutex<RecentMap<Key, (Instant, Confirmation), CACHE_CAPACITY>>,
-    ids: Mutex<TokenBucket>,
-    sessions: Mutex<TokenBucket>,
+    ids: UnauthenticatedLookups,
+    sessions: AuthenticatedLookups,
     missing: Mutex<RecentMap<String, Instant, CACHE_CAPACITY>>,
 }
 
-impl Default for LookupLimiter {
+impl<const BURST: u32, const PER_SECOND: u32> Default for LookupRateLimit<BURST, PER_SECOND> {
     fn default() -> Self {
-        Self {
-            last_result: Mutex::default(),
-            confirmations: Mutex::default(),
-            // Unauthenticated callers.
-            ids: Mutex::new(TokenBucket::new(100, Duration::from_secs(1) / 20)),
-            // Authenticated callers.
-            sessions: Mutex::new(TokenBucket::new(500, Duration::from_secs(1) / 100)),
-            missing: Mutex::default(),
-        }
+        let interval = Duration::from_secs(1) / PER_SECOND;
+        Self(Mutex::new(TokenBucket::new(BURST, interval)))
+    }
+}
+
+impl<const BURST: u32, const PER_SECOND: u32> LookupRateLimit<BURST, PER_SECOND> {
+    pub(crate) fn allows_lookup(&self) -> bool {
+        self.0.lock().take()
     }
 }
 
 impl LookupLimiter {
     pub(super) fn allows_id(&self, id: &str) -> bool {
-        !self.is_missing(id) && self.ids.lock().take()
+        !self.is_missing(id) && self.ids.allows_lookup()
     }
 
     pub(super) fn allows_session(&self) -> bool {
-        self.sessions.lock().take()
+        self.sessions.allows_lookup()
     }
 
     pub(super) fn allows_next_epoch(&self, id: &str) -> bool {
-        !self.is_missing(id) && self.sessions.lock().take()
+        !self.is_missing(id) && self.allows_session()
     }
 
     /// Records that the API server answered a lookup that began at `started`, or did not. A failure
