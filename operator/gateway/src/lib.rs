@@ -138,6 +138,18 @@ impl Gateway {
     }
 }
 
+#[cfg(test)]
+impl Gateway {
+    /// A gateway on a fake API, with the key of the tenant `default`.
+    fn fixture(api: &testing::FakeApi) -> Self {
+        let keys = Keys::derive(&[7; 32]).map(Arc::new).unwrap();
+        let index = Arc::new(Index::new(keys.clone()));
+        let tenants = Tenants::fixed([("default", "key")]);
+        let config = GatewayConfig::default();
+        Self::new(&api.client(), config, keys, index, tenants)
+    }
+}
+
 impl ForwardedRequests for Proxy {
     fn idle_since(&self, sandbox: &Key) -> Option<Timestamp> {
         self.upstreams.idle_since(sandbox)

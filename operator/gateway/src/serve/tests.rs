@@ -6,9 +6,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
-use shared::index::Index;
-use shared::keys::Keys;
-use shared::tenants::Tenants;
 
 #[test]
 fn limits_connections_per_address_except_of_trusted_proxies() {
@@ -28,11 +25,7 @@ fn limits_connections_per_address_except_of_trusted_proxies() {
 
 /// The client's end of a connection that has sent `bytes`, and the task that serves it.
 async fn client(bytes: impl AsRef<[u8]>) -> (DuplexStream, JoinHandle<()>) {
-    let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
-    let (api, index) = (FakeApi::default().client(), Index::new(keys.clone()));
-    let tenants = Tenants::fixed([("default", "key")]);
-    let config = GatewayConfig::default();
-    let gateway = Gateway::new(&api, config, keys, Arc::new(index), tenants);
+    let gateway = Gateway::fixture(&FakeApi::default());
     let peer: std::net::SocketAddr = "192.0.2.1:4711".parse().unwrap();
     let parts = &gateway.0;
     let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
