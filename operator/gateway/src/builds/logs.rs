@@ -207,7 +207,44 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use crds::image_build::ImageBuildSpec;
+    use crds::names;
+    use shared::kubernetes::watch::WatchSink as _;
+    use shared::tenants::Tenants;
+    use testing::FakeApi;
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::Gateway;
+
+    #[tokio::test(start_paused = true)]
+    async fn permit_is_released_at_once_when_the_client_leaves() {
+        let api = FakeApi::default();
+        let gateway = Gateway::fixture(&api);
+        let builds = &gateway.0.builds;
+        builds.index.retain(&HashSet::new());
+        let spec = ImageBuildSpec {
+            tenant: "default".into(),
+            target: "r:1".into(),
+            ..ImageBuildSpec::default()
+        };
+        let id = names::image_build(&spec.tenant, &spec.target);
+        builds.index.store(ImageBuild::new(&id, spec)).unwrap();
+        let tenant = Tenants::fixed([("default", "key")]);
+        let tenant = tenant.named("default").unwrap();
+        // The log of the Pod is silent.
+        api.set_silent(true);
+        let log = builds.follow_log(&tenant, &id).await.unwrap();
+        assert_eq!(builds.logs.0.lock()["default"], 1);
+        let left = Instant::now();
+        drop(log);
+        builds.running.close();
+        builds.running.wait().await;
+        assert_eq!(left.elapsed(), Duration::ZERO);
+        assert!(builds.logs.0.lock().is_empty());
+    }
 
     #[test]
     fn one_tenant_leaves_logs_to_others() {

@@ -143,3 +143,27 @@ impl BuildStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testing::FakeApi;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lookups_of_unknown_ids_are_limited() {
+        let api = FakeApi::default();
+        let store = BuildStore::new(&api.client(), "ns", Arc::default());
+        for _ in 0..500 {
+            assert!(store.find_by_id("t", "a").await.unwrap().is_none());
+        }
+        let began = Instant::now();
+        let beyond = store.find_by_id("t", "a").await;
+        assert!(matches!(beyond, Err(SandboxError::LookupUnavailable)));
+        assert_eq!(began.elapsed(), INDEX_CATCH_UP_TIMEOUT);
+        assert_eq!(api.calls().len(), 500);
+        // Tokens have come back meanwhile.
+        assert!(store.find_by_id("t", "a").await.unwrap().is_none());
+    }
+}

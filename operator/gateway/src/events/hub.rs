@@ -148,3 +148,35 @@ impl Drop for Subscription {
         self.events.unsubscribe(&self.tenant, self.id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use shared::index::Key;
+
+    use super::super::message::Change;
+    use super::*;
+
+    fn change(sequence: u64) -> Message {
+        let mut message = Message::build("{}");
+        message.change = Some(Change {
+            key: Key::default(),
+            sequence,
+            is_removed: false,
+        });
+        message
+    }
+
+    #[test]
+    fn older_change_is_not_sent_after_a_newer_one() {
+        let mut hub = Hub::default();
+        let mut receiver = hub.sender.subscribe();
+        for sequence in [1, 3, 2, 3, 4] {
+            hub.publish(change(sequence));
+        }
+        let sent = iter::from_fn(|| receiver.try_recv().ok());
+        let sent = sent.map(|message| message.change.as_ref().unwrap().sequence);
+        assert_eq!(sent.collect::<Vec<_>>(), [1, 3, 4]);
+    }
+}

@@ -249,3 +249,39 @@ fn too_large() -> ToolError {
 fn busy() -> ToolError {
     ToolError("too many large answers at once; try again".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use testing::FakeApi;
+
+    use super::*;
+    use crate::Gateway;
+
+    fn caller(tenant: &str) -> Caller {
+        let peer = SocketAddr::from(([192, 0, 2, 1], 4711));
+        let headers = HeaderMap::new();
+        let address = ClientAddress::of(peer, &headers, &[]);
+        let key = HeaderValue::from_static("key");
+        Caller::new(key, tenant.to_owned(), address, peer, &headers)
+    }
+
+    #[tokio::test]
+    async fn answers_of_one_tenant_leave_memory_to_others() {
+        let gateway = Gateway::fixture(&FakeApi::default());
+        let (proxy, events) = (&gateway.0.proxy, &gateway.0.events);
+        let backend = Backend::new(Router::new(), proxy.clone(), events.sandboxes.clone());
+        let (own, other) = (caller("a"), caller("b"));
+        let can_read = async |caller: &Caller, mib: usize| {
+            let answer = Response::new(Body::from(vec![b'x'; mib << 20]));
+            backend.read(caller, answer).await.is_ok()
+        };
+        // Of other answers: all but one MiB.
+        let limit = TENANT_ANSWER_MIB;
+        let taken = (1..limit).map(|_| backend.tenant_answers.acquire(own.tenant(), limit));
+        let taken: Vec<_> = taken.collect();
+        assert!(!can_read(&own, 2).await && can_read(&own, 1).await);
+        assert!(can_read(&other, 2).await);
+        drop(taken);
+        assert!(can_read(&own, 2).await);
+    }
+}

@@ -1,12 +1,16 @@
-//! Selectors and pages, which the fake API of other tests does not know.
+//! Selectors and pages, which the fake API of other tests does not know, and the limit of lists.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use futures::future::join_all;
 use http::{Request, Response};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use testing::FakeApi;
 
 use super::*;
 
@@ -76,4 +80,19 @@ async fn snapshots_of_a_tenant_are_counted_by_label() {
     let label = names::tenant_label("t");
     let expected = format!("&labelSelector=openhands.dev%2Ftenant%3D{label}&limit=100");
     assert_eq!(*queries.lock(), [&*expected, &*expected]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_one_tenant_leave_room_for_others() {
+    let api = FakeApi::default();
+    api.set_silent(true);
+    let snapshots = Snapshots::new(&api.client(), "ns");
+    let mut waiting = pin!(join_all(
+        (0..MAX_LISTS_PER_TENANT).map(|_| snapshots.list("a"))
+    ));
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    assert!(matches!(snapshots.list("a").now_or_never(), Some(Err(_))));
+    assert!(snapshots.list("b").now_or_never().is_none());
+    assert!(waiting.await.iter().all(Result::is_err));
+    assert!(snapshots.list("a").now_or_never().is_none());
 }
