@@ -353,6 +353,24 @@ async fn non_http_response_is_not_retried() {
     }
 }
 
+/// The head has to fit into the read buffer of 64 KiB, whose last growth may double it. The default
+/// of hyper is 400 KiB.
+#[tokio::test]
+async fn response_head_beyond_the_read_buffer_is_502() {
+    let fixture = SocketFixture::new().await;
+    let text = "GET /large HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+    for (kib, status) in [(60, "HTTP/1.1 200 "), (140, "HTTP/1.1 502 ")] {
+        let (mut client, mut sandbox, _) = fixture.open(text).await;
+        let large = "x".repeat(kib << 10);
+        let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nX: {large}\r\n");
+        let response = format!("{head}Content-Length: 2\r\n\r\nok");
+        // Fails if the gateway closes the connection before the end.
+        sandbox.send_within_a_moment(response.as_bytes()).await;
+        let answer = client.rest().await;
+        assert!(answer.starts_with(status), "{kib} KiB: {answer:.40}");
+    }
+}
+
 #[tokio::test]
 async fn links_and_cookies_are_restricted_to_prefix_or_host() {
     let fixture = SocketFixture::new().await;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::join_all;
-use http::Request;
+use http::{Request, StatusCode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time;
 
@@ -61,6 +62,37 @@ async fn slow_reader_slows_the_writer() {
     sandbox.send(head).await;
     client.head().await;
     fill(&mut sandbox).await;
+}
+
+/// Status of an HTTP/2 request that the API rejects while its body is open.
+async fn rejection(client: &h2::client::SendRequest<Bytes>) -> StatusCode {
+    let mut client = client.clone().ready().await.unwrap();
+    let request = Request::post("http://gateway/nothing").body(()).unwrap();
+    let (answer, _upload) = client.send_request(request, false).unwrap();
+    answer.await.unwrap().status()
+}
+
+/// Two windows of uploads and one connection leave less than a window of 1 MiB.
+#[tokio::test]
+async fn http_2_upload_is_charged_until_its_response_ends() {
+    let mut config = config();
+    config.client_memory_mib = 1;
+    let fixture = SocketFixture::with(config).await;
+    let mut client = fixture.http2().await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let request = Request::post("/upload");
+        let (answer, upload) = fixture.http2_send(&mut client, request, false).await;
+        let mut sandbox = fixture.sandbox().await;
+        sandbox.head().await;
+        sandbox.send(SSE).await;
+        open.push((answer.await.unwrap(), upload, sandbox));
+    }
+    assert_eq!(rejection(&client).await, 503);
+    drop(open);
+    while rejection(&client).await != 404 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Lets time pass, on a clock that otherwise runs.
