@@ -21,6 +21,7 @@ mod snapshot_image;
 mod snapshot_layer;
 mod store;
 mod submit;
+mod upload_queue;
 mod usage;
 
 use std::cmp::Reverse;
@@ -46,6 +47,7 @@ use crate::supervisors::Supervisors;
 use index::BuildIndex;
 use logs::FollowedLogs;
 use store::BuildStore;
+use upload_queue::UploadQueue;
 use usage::UsageRecorder;
 
 pub(crate) use error::BuildError;
@@ -63,9 +65,6 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a status request waits for the end of a build. Clients wait for 60 seconds, and poll
 /// again only 30 seconds after a response.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(50);
-/// Build contexts that are read at once, each with a thread and less than 1 MiB, or 8 MiB if its
-/// files are kept, which take up to 256 MiB of disk until the image is made.
-const MAX_CONCURRENT_UPLOADS: usize = 16;
 /// Images of snapshots that are made at once. Each takes up to 1 GiB of disk: its layer, and one that
 /// is copied.
 const MAX_SNAPSHOT_IMAGES: usize = 1;
@@ -83,7 +82,7 @@ pub(crate) struct Builds {
     pub(crate) index: Arc<BuildIndex>,
     store: BuildStore,
     usage: UsageRecorder,
-    uploads: Arc<Semaphore>,
+    uploads: UploadQueue,
     snapshot_images: Arc<Semaphore>,
     logs: Arc<FollowedLogs>,
     metrics: Arc<GatewayMetrics>,
@@ -117,7 +116,7 @@ impl Builds {
         Self {
             usage: UsageRecorder::new(store.clone()),
             logs: Arc::default(),
-            uploads: Arc::new(Semaphore::new(MAX_CONCURRENT_UPLOADS)),
+            uploads: UploadQueue::default(),
             snapshot_images: Arc::new(Semaphore::new(MAX_SNAPSHOT_IMAGES)),
             running: TaskTracker::new(),
             stopping: CancellationToken::new(),

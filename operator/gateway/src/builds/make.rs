@@ -10,7 +10,6 @@ use images::{Addition, AppendError, Layer, Owner, Parent, Reference, RegistryErr
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tempfile::NamedTempFile;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -21,6 +20,7 @@ use super::layer::{self, LayerError};
 use super::outcome::{Failure, Made};
 use super::registries::Registries;
 use super::snapshot_layer::SnapshotLayer;
+use super::upload_queue::UploadPermit;
 use shared::image_builds::reason::{DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, REGISTRY_ERROR};
 
 /// Time of one build.
@@ -40,7 +40,7 @@ pub(super) const TENANT_LABEL: &str = "openhands.dev/tenant";
 pub(super) struct Task {
     pub(super) build: Arc<ImageBuild>,
     /// Files for a layer, with what bounds their number on disk.
-    pub(super) files: Option<(ContextFiles, OwnedSemaphorePermit)>,
+    pub(super) files: Option<(ContextFiles, UploadPermit)>,
     /// Snapshot whose changed files are the layer.
     pub(super) snapshot: Option<SnapshotLayer>,
     /// Instructions of a full build.

@@ -62,10 +62,9 @@ impl Builds {
         form: impl Future<Output = Result<BuildForm, BuildError>>,
         began: (Instant, Timestamp),
     ) -> Result<(String, Option<(BuildMode, &'static str)>), BuildError> {
-        let permit = timeout(UPLOAD_TIMEOUT, self.uploads.clone().acquire_owned()).await;
-        // The semaphore is never closed.
+        let permit = timeout(UPLOAD_TIMEOUT, self.uploads.acquire(&tenant.name)).await;
         let permit = permit.map_err(|_| BuildError::Busy)?;
-        let permit = permit.map_err(|_| BuildError::Panicked)?;
+        let permit = permit.ok_or(BuildError::Panicked)?;
         let read = timeout(UPLOAD_TIMEOUT, form).await;
         let mut form = read.unwrap_or(Err(BuildError::Timeout))?;
         self.synced().await?;
