@@ -86,6 +86,8 @@ export interface Usage {
   cpu_millicores?: Used;
   memory_bytes?: Used;
   waiting_starts?: Used;
+  total_sandboxes?: Used;
+  stored_bytes?: Used;
   snapshots?: Used;
   image_builds?: Used;
   calls_per_second?: number | null;

@@ -26,6 +26,8 @@ const AMOUNTS: [name: string, read: (info: UsageInfo) => Used | undefined, text:
   ["CPU", (info) => info.cpu_millicores, cores],
   ["Memory", (info) => info.memory_bytes, bytes],
   ["Starts that wait for quota", (info) => info.waiting_starts, String],
+  ["Sandboxes, paused ones included", (info) => info.total_sandboxes, String],
+  ["Their commands and environments", (info) => info.stored_bytes, bytes],
   ["Snapshots", (info) => info.snapshots, String],
   ["Image builds", (info) => info.image_builds, String],
 ];
