@@ -42,6 +42,7 @@ pub(crate) fn entry(spec: SandboxSpec) -> Entry {
         generation: 1,
         created_at: None,
         has_sealed_env: false,
+        payload_bytes: 0,
         deleting: false,
         wake_at: None,
         trace: None,

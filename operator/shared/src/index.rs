@@ -30,7 +30,7 @@ use history::History;
 use status_counts::StatusCounts;
 use wait::Waiters;
 
-pub use entry::{Entry, Key};
+pub use entry::{Entry, Key, payload_bytes};
 pub use history::{Cursor, Deletion, InvalidCursor, Update};
 pub use updates::TenantPage;
 
@@ -63,7 +63,7 @@ struct Tables {
     /// Tenant and session to epochs; the last one is the newest sandbox of the session.
     by_session: HashMap<(String, String), BTreeMap<u32, Key>>,
     /// Tenant to the Sandboxes of its sessions, in order of their keys.
-    by_tenant: HashMap<String, BTreeSet<Key>>,
+    by_tenant: HashMap<String, TenantSandboxes>,
     /// Objects whose last version came from a response, and not yet from the watch.
     undelivered: HashSet<Key>,
     /// Times of the last changes that the watch delivered.
@@ -71,6 +71,22 @@ struct Tables {
     deleted_uids: DeletedUids,
     history: History,
     status_counts: StatusCounts,
+}
+
+/// Sandboxes of one tenant's sessions.
+#[derive(Debug, Default)]
+struct TenantSandboxes {
+    keys: BTreeSet<Key>,
+    /// Sum of [`Entry::payload_bytes`].
+    payload_bytes: usize,
+}
+
+/// Totals of one tenant's sandboxes in all states.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantTotals {
+    pub sandboxes: usize,
+    /// Sum of [`Entry::payload_bytes`].
+    pub payload_bytes: usize,
 }
 
 impl Index {
@@ -124,6 +140,9 @@ impl Index {
         let mut entry = Entry::read(sandbox, &self.keys)?;
         if self.slim || entry.spec.state == DesiredState::Stopped {
             entry.drop_controller_fields();
+        }
+        if entry.status.phase == Phase::Stopped {
+            entry.drop_payload();
         }
         let entry = Arc::new(entry);
         let mut tables = self.tables.write();
@@ -205,9 +224,20 @@ impl Index {
     /// Returns all Sandboxes of a tenant's sessions, in order of their keys.
     pub fn of_tenant(&self, tenant: &str) -> Vec<Arc<Entry>> {
         let tables = self.tables.read();
-        let keys = tables.by_tenant.get(tenant).into_iter().flatten();
+        let known = tables.by_tenant.get(tenant);
+        let keys = known.into_iter().flat_map(|known| &known.keys);
         keys.filter_map(|key| tables.entries.get(key).cloned())
             .collect()
+    }
+
+    /// Returns the totals of a tenant's sandboxes, tombstones included.
+    pub fn tenant_totals(&self, tenant: &str) -> TenantTotals {
+        let tables = self.tables.read();
+        let known = tables.by_tenant.get(tenant);
+        known.map_or_else(TenantTotals::default, |known| TenantTotals {
+            sandboxes: known.keys.len(),
+            payload_bytes: known.payload_bytes,
+        })
     }
 
     /// Returns whether the watch delivered a change of this object less than `age` ago. A later
@@ -257,8 +287,9 @@ impl Tables {
         self.by_runtime_id.insert(runtime_id, key.clone());
         if let Some(session) = entry.session() {
             let (tenant, id) = (session.tenant.clone(), session.id.clone());
-            let keys = self.by_tenant.entry(tenant.clone()).or_default();
-            keys.insert(key.clone());
+            let known = self.by_tenant.entry(tenant.clone()).or_default();
+            known.keys.insert(key.clone());
+            known.payload_bytes += entry.payload_bytes;
             let epochs = self.by_session.entry((tenant, id)).or_default();
             epochs.insert(session.epoch, key.clone());
         }
@@ -279,9 +310,10 @@ impl Tables {
         let Some(session) = entry.session() else {
             return;
         };
-        if let Some(keys) = self.by_tenant.get_mut(&session.tenant) {
-            keys.remove(key);
-            if keys.is_empty() {
+        if let Some(known) = self.by_tenant.get_mut(&session.tenant) {
+            known.keys.remove(key);
+            known.payload_bytes -= entry.payload_bytes;
+            if known.keys.is_empty() {
                 self.by_tenant.remove(&session.tenant);
             }
         }

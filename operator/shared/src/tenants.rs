@@ -48,6 +48,9 @@ const BURST_SECONDS: u32 = 2;
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Queued starts of a tenant whose record has no `maxWaiting`.
 const DEFAULT_MAX_WAITING: u32 = 100;
+/// Sandboxes of a tenant in all states whose record has no `maxTotalSandboxes`. Each takes some KiB
+/// of memory in every replica, and a paused one is kept for two months by default.
+const DEFAULT_MAX_TOTAL_SANDBOXES: u32 = 10_000;
 
 /// Owner of the sandboxes that one API key, or several of one name, started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Starts that may wait for one of the limits above.
     pub waiting: u32,
+    /// Sandboxes in all states but `Stopped`, paused ones included.
+    pub total_sandboxes: u32,
 }
 
 /// All tenants; cheap to clone, replaced as a whole.
@@ -293,6 +298,7 @@ impl Tenant {
         own.cpu = tighter(own.cpu, others.cpu);
         own.memory = tighter(own.memory, others.memory);
         own.waiting = own.waiting.min(others.waiting);
+        own.total_sandboxes = own.total_sandboxes.min(others.total_sandboxes);
         self.url_form = self.url_form.or(other.url_form);
         self.registry_prefix = self
             .registry_prefix
@@ -303,7 +309,7 @@ impl Tenant {
     }
 }
 
-/// No limits but that of the queue.
+/// No limits but those of the queue and of all sandboxes.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -311,6 +317,7 @@ impl Default for Limits {
             cpu: None,
             memory: None,
             waiting: DEFAULT_MAX_WAITING,
+            total_sandboxes: DEFAULT_MAX_TOTAL_SANDBOXES,
         }
     }
 }

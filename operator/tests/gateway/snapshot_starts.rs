@@ -334,6 +334,25 @@ async fn start_beyond_the_limits_of_the_tenant_leaves_no_sandbox_of_a_generated_
 }
 
 #[tokio::test(start_paused = true)]
+async fn starts_count_in_all_sandboxes_of_the_tenant() {
+    let fixture = limited(&json!({"maxTotalSandboxes": 2}));
+    fixture.put_snapshot(
+        "mine",
+        &json!({"sandbox": "x"}),
+        &status("Root", &template()),
+    );
+    for session in ["0", "1"] {
+        let body = json!({"session_id": session});
+        fixture.started_from("mine", &body).await;
+    }
+    let (code, answer) = fixture
+        .start_from("mine", &json!({"session_id": "2"}))
+        .await;
+    assert_eq!(code, 503, "{answer}");
+    assert_eq!(sandboxes(&fixture.api).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_started_sandbox_is_audited() {
     let (fixture, id) = saved("Root", &template()).await;
     let log = CapturedLog::start();

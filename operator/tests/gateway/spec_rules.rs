@@ -423,6 +423,25 @@ async fn rule_27_start_over_quota_queues_until_queue_is_full() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rule_41_start_beyond_all_sandboxes_is_rejected_until_one_is_stopped() {
+    let fixture = limited(&json!({"maxTotalSandboxes": 2}));
+    let first = fixture.started("a").await;
+    fixture.change("/pause", &first).await;
+    fixture.started("b").await;
+    let (code, answer) = fixture.start(json!({"session_id": "c"})).await;
+    assert_eq!(code, 503);
+    let detail = answer["detail"].as_str().unwrap();
+    assert!(detail.contains("has 2 sandboxes"), "{detail}");
+    // An existing session is not rejected, nor are other tenants.
+    fixture.started("a").await;
+    let body = json!({"image": "i", "session_id": "c"}).to_string();
+    let other = fixture.call_as(OTHER_KEY, "POST", "/start", &body).await;
+    assert_eq!(other.0, 201);
+    fixture.change("/stop", &first).await;
+    fixture.started("c").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn rule_27_rate_limited_call_waits_without_429() {
     let fixture = limited(&json!({"callsPerSecond": 10}));
     let began = Instant::now();

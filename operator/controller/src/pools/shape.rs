@@ -233,6 +233,7 @@ fn stand_in(key: Key, spec: SandboxSpec) -> Entry {
         runtime_id: String::new(),
         spec: Arc::new(spec),
         has_sealed_env: false,
+        payload_bytes: 0,
         status: SandboxStatus::default(),
     }
 }

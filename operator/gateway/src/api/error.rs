@@ -44,6 +44,14 @@ pub(crate) enum ApiError {
     Seal,
     #[error("too many queued starts for this API key; retry after other sandboxes have stopped")]
     QueueFull,
+    #[error("this API key has {max} sandboxes, paused ones included; stop some and retry")]
+    TooManySandboxes { max: u32 },
+    #[error(
+        "commands and environments of the sandboxes of this API key exceed {} MiB, paused ones \
+         included; stop some and retry",
+        max >> 20
+    )]
+    LargeSandboxes { max: usize },
     #[error("{0}; retry later")]
     PoolExhausted(String),
     #[error("image builds are not supported: set runtime_container_image to an existing image")]
@@ -117,6 +125,10 @@ impl ApiError {
             Self::Seal => (StatusCode::INTERNAL_SERVER_ERROR, "seal"),
             Self::PoolExhausted(_) => (StatusCode::SERVICE_UNAVAILABLE, "pool-exhausted"),
             Self::QueueFull => (StatusCode::SERVICE_UNAVAILABLE, "queue-full"),
+            Self::TooManySandboxes { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too-many-sandboxes")
+            }
+            Self::LargeSandboxes { .. } => (StatusCode::SERVICE_UNAVAILABLE, "large-sandboxes"),
             Self::NoBuilder => (StatusCode::NOT_IMPLEMENTED, "no-builder"),
             Self::Build(error) => error.kind(),
             Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),
@@ -148,7 +160,11 @@ impl IntoResponse for ApiError {
         let (status, category) = self.kind();
         let expected = matches!(
             self,
-            Self::NoBuilder | Self::QueueFull | Self::Admin(AdminError::Busy)
+            Self::NoBuilder
+                | Self::QueueFull
+                | Self::TooManySandboxes { .. }
+                | Self::LargeSandboxes { .. }
+                | Self::Admin(AdminError::Busy)
         );
         if status.is_server_error() && !expected {
             let source = std::error::Error::source(&self).map(ToString::to_string);

@@ -139,6 +139,7 @@ impl Api {
                 .sandboxes
                 .session_runtime_id(tenant, &start.session, epoch);
             let mut sandbox = self.build(&name, tenant, start, epoch)?;
+            self.check_total_limits(owner, &sandbox.spec)?;
             sandbox.metadata.annotations = trace_annotation(caller.trace);
             match self.sandboxes.create(&sandbox).await? {
                 Some(entry) => return Ok(entry),

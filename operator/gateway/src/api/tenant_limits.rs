@@ -1,23 +1,26 @@
 //! Limits of a tenant's sandboxes that the gateway keeps.
 //!
 //! The controller admits queued starts in order; `/start` rejects those beyond a limit
-//! (`docs/specs/runtime-api.md`, section 7, rule 27). Tombstones are limited so that start and stop
-//! cycles do not fill the API server. The oldest go first; a session whose last tombstone is gone is
-//! unknown.
+//! (`docs/specs/runtime-api.md`, section 7, rules 27 and 41). Every replica keeps all sandboxes in
+//! memory, so paused ones are limited too. Tombstones are limited so that start and stop cycles do
+//! not fill the API server. The oldest go first; a session whose last tombstone is gone is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::conditions::Reason;
-use crds::sandbox::{DesiredState, Phase};
+use crds::sandbox::{DesiredState, Phase, SandboxSpec};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::{Api, ApiError};
 use crate::runtime_status::is_stopped;
-use shared::index::Entry;
+use shared::index::{Entry, payload_bytes};
 use shared::tenants::{Limits, Tenant};
 
+/// Maximum bytes of commands and environments of all sandboxes of a tenant. Every replica keeps the
+/// commands in memory, and the controller the environments too.
+pub(super) const MAX_STORED_BYTES: usize = 128 << 20;
 /// Maximum number of tombstones per tenant, about 1 KiB each.
 const MAX_TOMBSTONES: usize = 200;
 /// Tombstones expired per stop: more than one, so that a surplus shrinks.
@@ -33,6 +36,7 @@ impl Api {
             cpu,
             memory,
             waiting,
+            ..
         } = tenant.limits;
         if sandboxes.is_none() && cpu.is_none() && memory.is_none() {
             return Ok(());
@@ -51,6 +55,28 @@ impl Api {
         Err(ApiError::QueueFull)
     }
 
+    /// Rejects a new sandbox if the tenant has too many in all states, or too large ones. Starts
+    /// that are checked before others are in the index can exceed the limits by as many.
+    pub(super) fn check_total_limits(
+        &self,
+        tenant: &Tenant,
+        spec: &SandboxSpec,
+    ) -> Result<(), ApiError> {
+        let totals = self.sandboxes.index.tenant_totals(&tenant.name);
+        check_stored_bytes(totals.payload_bytes, payload_bytes(spec))?;
+        let max = tenant.limits.total_sandboxes;
+        if totals.sandboxes < size(max) {
+            return Ok(());
+        }
+        // Tombstones have a limit of their own.
+        let mut existing = self.sandboxes.of_tenant(&tenant.name);
+        existing.retain(|entry| !is_stopped(entry));
+        if existing.len() < size(max) {
+            return Ok(());
+        }
+        Err(ApiError::TooManySandboxes { max })
+    }
+
     /// Expires the oldest tombstones of a tenant beyond the limit; the next stop repeats failures.
     pub(super) async fn limit_tombstones(&self, tenant: &str) {
         let surplus = surplus(self.sandboxes.of_tenant(tenant));
@@ -63,6 +89,15 @@ impl Api {
         };
         let _ = timeout(EXPIRY_TIMEOUT, expire).await;
     }
+}
+
+/// Checks that a tenant may store some bytes of commands and environments more.
+fn check_stored_bytes(stored: usize, more: usize) -> Result<(), ApiError> {
+    let max = MAX_STORED_BYTES;
+    if stored.saturating_add(more) <= max {
+        return Ok(());
+    }
+    Err(ApiError::LargeSandboxes { max })
 }
 
 /// Returns the oldest finished tombstones beyond the limit.
@@ -100,4 +135,18 @@ fn is_waiting_for_quota(entry: &Entry) -> bool {
 
 fn size(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_environments_beyond_the_limit_are_rejected() {
+        assert!(check_stored_bytes(0, MAX_STORED_BYTES).is_ok());
+        assert!(check_stored_bytes(MAX_STORED_BYTES - 9, 9).is_ok());
+        let error = check_stored_bytes(MAX_STORED_BYTES - 9, 10).unwrap_err();
+        assert_eq!(error.kind().0, http::StatusCode::SERVICE_UNAVAILABLE);
+        assert!(error.to_string().contains("128 MiB"), "{error}");
+    }
 }

@@ -16,8 +16,10 @@ use shared::resources::ResourceDefaults;
 use super::auth::RateLimitedCaller;
 use super::endpoint::{Endpoint, OPERATION};
 use super::resources::{Amounts, has_pod, limits};
+use super::tenant_limits::MAX_STORED_BYTES;
 use super::{ApiError, Shared};
 use crate::builds::MAX_BUILDS_PER_TENANT;
+use crate::runtime_status::is_stopped;
 use crate::sandbox_snapshots::MAX_SNAPSHOTS_PER_TENANT;
 
 pub(super) fn endpoint() -> Endpoint {
@@ -40,6 +42,10 @@ struct UsageInfo {
     memory_bytes: QuotaUsage,
     /// Starts that wait for one of the limits above.
     waiting_starts: QuotaUsage,
+    /// Sandboxes in all phases but `stopped`, paused ones included.
+    total_sandboxes: QuotaUsage,
+    /// Bytes of the commands and environments of all sandboxes, as they are stored.
+    stored_bytes: QuotaUsage,
     /// `used` is null while the API server does not answer.
     snapshots: QuotaUsage,
     image_builds: QuotaUsage,
@@ -72,6 +78,8 @@ struct Sums {
     phases: PhaseCounts,
     admitted: u64,
     waiting: u64,
+    total: u64,
+    stored_bytes: u64,
     millicores: u64,
     bytes: u64,
 }
@@ -92,6 +100,8 @@ async fn usage(State(api): Shared, caller: RateLimitedCaller) -> Result<Json<Usa
         cpu_millicores: QuotaUsage::new(sums.millicores, limits.cpu),
         memory_bytes: QuotaUsage::new(sums.bytes, limits.memory),
         waiting_starts: QuotaUsage::new(sums.waiting, Some(limits.waiting.into())),
+        total_sandboxes: QuotaUsage::new(sums.total, Some(limits.total_sandboxes.into())),
+        stored_bytes: QuotaUsage::new(sums.stored_bytes, Some(whole_number(MAX_STORED_BYTES))),
         snapshots: QuotaUsage {
             used: snapshots.ok().map(whole_number),
             limit: Some(MAX_SNAPSHOTS_PER_TENANT.into()),
@@ -116,6 +126,8 @@ impl QuotaUsage {
 impl Sums {
     fn add(&mut self, entry: &Entry, defaults: &ResourceDefaults) {
         *self.phases.of(entry.status.phase) += 1;
+        self.total += u64::from(!is_stopped(entry));
+        self.stored_bytes += whole_number(entry.payload_bytes);
         if entry.status.reason == Some(Reason::QuotaExceeded) {
             self.waiting += 1;
         } else if has_pod(entry.status.phase) {

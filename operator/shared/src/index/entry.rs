@@ -51,6 +51,8 @@ pub struct Entry {
     pub spec: Arc<SandboxSpec>,
     /// The stored spec has a sealed environment, also where the index has dropped it.
     pub has_sealed_env: bool,
+    /// Bytes of command and environment in the stored spec, also where the index has dropped them.
+    pub payload_bytes: usize,
     pub status: SandboxStatus,
 }
 
@@ -84,6 +86,7 @@ impl Entry {
             runtime_id,
             uid,
             has_sealed_env: sandbox.spec.sealed_env.is_some(),
+            payload_bytes: payload_bytes(&sandbox.spec),
             spec: Arc::new(sandbox.spec.clone()),
             status: sandbox.status.clone().unwrap_or_default(),
         })
@@ -96,6 +99,18 @@ impl Entry {
         spec.sealed_env = None;
         spec.env = Vec::new();
         spec.pod_template = None;
+    }
+
+    /// Drops command and environment, which nothing needs after the end of a sandbox: the object of
+    /// an expired one still has them.
+    pub(super) fn drop_payload(&mut self) {
+        let spec = Arc::make_mut(&mut self.spec);
+        spec.sealed_env = None;
+        spec.command = None;
+        if let Some(session) = &mut spec.session {
+            session.command_line = None;
+        }
+        self.payload_bytes = 0;
     }
 
     /// Name of the workspace PVC: that of the status, or else the one that is created for it.
@@ -210,6 +225,16 @@ impl Entry {
     pub fn has_plugin(&self, name: &str) -> bool {
         self.status.plugins.iter().any(|plugin| plugin == name)
     }
+}
+
+/// Returns the bytes of command and sealed environment, which clients can make large.
+pub fn payload_bytes(spec: &SandboxSpec) -> usize {
+    let words = spec.command.iter().flatten();
+    let words: usize = words.map(|word| word.len() + 1).sum();
+    let session = spec.session.as_ref();
+    let line = session.and_then(|session| session.command_line.as_ref());
+    let texts = [line, spec.sealed_env.as_ref()];
+    words + texts.into_iter().flatten().map(String::len).sum::<usize>()
 }
 
 /// Reads the wake annotation; a malformed value is ignored.

@@ -227,6 +227,32 @@ fn of_tenant_lists_only_the_sessions_of_the_tenant() {
     assert!(listed("u").is_empty() && index.tables.read().by_tenant.len() == 1);
 }
 
+#[test]
+fn commands_and_environments_of_a_tenant_are_counted_until_it_has_stopped() {
+    let index = Index::without_environments(index().keys.clone());
+    let change = |version: u32, command: &Value, phase: &str| {
+        let (name, mut sandbox) = session(&index, "t", "s", 0);
+        sandbox.metadata.resource_version = Some(version.to_string());
+        sandbox.spec.command = serde_json::from_value(command.clone()).unwrap();
+        sandbox.spec.sealed_env = Some("sealed".into());
+        sandbox.spec.session.as_mut().unwrap().command_line = Some("ab c".into());
+        sandbox.status = Some(serde_json::from_value(json!({"phase": phase})).unwrap());
+        index.apply(&sandbox);
+        let totals = index.tenant_totals("t");
+        (name, totals.sandboxes, totals.payload_bytes)
+    };
+    let (name, count, bytes) = change(1, &json!(["ab", "c"]), "Running");
+    assert_eq!((count, bytes), (1, 5 + 4 + 6));
+    let (_, count, bytes) = change(2, &json!(["ab"]), "Paused");
+    assert_eq!((count, bytes), (1, 3 + 4 + 6));
+    let (_, count, bytes) = change(3, &json!(["ab"]), "Stopped");
+    assert_eq!((count, bytes), (1, 0));
+    let stopped = index.get(&key(&name)).unwrap();
+    assert!(stopped.has_sealed_env && stopped.spec.command.is_none());
+    index.remove(&key(&name), &stopped.uid);
+    assert_eq!(index.tenant_totals("t"), TenantTotals::default());
+}
+
 #[tokio::test(start_paused = true)]
 async fn wait_wakes_only_for_its_own_key() {
     let index = index();

@@ -58,8 +58,8 @@ impl Index {
         limit: usize,
     ) -> TenantPage {
         let tables = self.tables.read();
-        let keys = tables.by_tenant.get(tenant);
-        let keys = keys.into_iter().flat_map(|keys| keys.range(range.clone()));
+        let known = tables.by_tenant.get(tenant).into_iter();
+        let keys = known.flat_map(|known| known.keys.range(range.clone()));
         let entries = keys.filter_map(|key| tables.entries.get(key).cloned());
         TenantPage {
             entries: entries.take(limit).collect(),

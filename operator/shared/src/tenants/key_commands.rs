@@ -55,6 +55,9 @@ pub struct CreateArgs {
     /// Maximum number of starts that wait for quota [default: 100]
     #[arg(long)]
     max_waiting: Option<u32>,
+    /// Maximum number of sandboxes in all states, paused ones included [default: 10000]
+    #[arg(long)]
+    max_total_sandboxes: Option<u32>,
     /// URL form: nested, flat, path or loopback. Default: that of the installation
     #[arg(long)]
     url_form: Option<UrlForm>,
@@ -149,6 +152,7 @@ impl CreateArgs {
             max_cpu: self.max_cpu.clone(),
             max_memory: self.max_memory.clone(),
             max_waiting: self.max_waiting,
+            max_total_sandboxes: self.max_total_sandboxes,
             url_form: self.url_form.map(|form| form.to_string()),
             calls_per_second: self.calls_per_second,
             registry_prefix: self.registry_prefix.clone(),
@@ -218,6 +222,7 @@ fn limits(record: &RawRecord) -> String {
         ("cpu", record.max_cpu.clone()),
         ("memory", record.max_memory.clone()),
         ("waiting", number(record.max_waiting)),
+        ("total", number(record.max_total_sandboxes)),
         ("calls/s", number(record.calls_per_second)),
         ("urls", record.url_form.clone()),
         ("expires", record.expires_at.clone()),
@@ -287,13 +292,19 @@ mod tests {
         };
         let none = run(&["list"]).await.unwrap();
         assert_eq!((none.result.lines().count(), none.notes.len()), (1, 2));
-        let made = run(&["create", "a", "--max-sandboxes", "2"]).await.unwrap();
+        let made = run(&[
+            "create",
+            "a",
+            "--max-sandboxes=2",
+            "--max-total-sandboxes=9",
+        ]);
+        let made = made.await.unwrap();
         assert!(made.result.starts_with("sbx_"));
         assert!(made.notes[2].starts_with("No operator has run in namespace ns"));
 
         let table = run(&["list"]).await.unwrap().result;
         assert!(
-            table.contains("  a  ") && table.contains("sandboxes=2"),
+            table.contains("  a  ") && table.contains("sandboxes=2 total=9"),
             "{table}"
         );
         let text = run(&["list", "-o", "json"]).await.unwrap().result;

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    DEFAULT_CALLS_PER_SECOND, DEFAULT_MAX_WAITING, Limits, MAX_NAME_LEN, SECRET_KEY, Tenant,
+    DEFAULT_CALLS_PER_SECOND, DEFAULT_MAX_TOTAL_SANDBOXES, DEFAULT_MAX_WAITING, Limits,
+    MAX_NAME_LEN, SECRET_KEY, Tenant,
 };
 use crate::{image_reference, quantity};
 
@@ -49,6 +50,7 @@ pub struct RawRecord {
     /// Kubernetes quantity, for example `16Gi`.
     pub max_memory: Option<String>,
     pub max_waiting: Option<u32>,
+    pub max_total_sandboxes: Option<u32>,
     /// `nested`, `flat`, `path` or `loopback`.
     pub url_form: Option<String>,
     /// 0: no limit.
@@ -126,11 +128,13 @@ impl RawRecord {
             let amount = text.map(|text| quantity::whole(text, unit).ok_or(fault));
             amount.transpose()
         };
+        let total = self.max_total_sandboxes;
         Ok(Limits {
             sandboxes: self.max_sandboxes,
             cpu: amount(&self.max_cpu, 1000.0, CPU_FAULT)?,
             memory: amount(&self.max_memory, 1.0, MEMORY_FAULT)?,
             waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
+            total_sandboxes: total.unwrap_or(DEFAULT_MAX_TOTAL_SANDBOXES),
         })
     }
 }

@@ -81,7 +81,8 @@ fn keys_of_one_name_share_the_tightest_limits() {
     let other = "0".repeat(64);
     let json = format!(
         r#"[{{"name":"a","sha256":"{HASH}","maxSandboxes":3,"maxCpu":"1500m","maxMemory":"1Gi"}},
-            {{"name":"a","sha256":"{other}","maxSandboxes":2,"urlForm":"path","maxWaiting":7}}]"#
+            {{"name":"a","sha256":"{other}","maxSandboxes":2,"urlForm":"path","maxWaiting":7,
+            "maxTotalSandboxes":9}}]"#
     );
     let tenants = Tenants::pending();
     tenants.replace(json.as_bytes()).unwrap();
@@ -91,6 +92,7 @@ fn keys_of_one_name_share_the_tightest_limits() {
         cpu: Some(1500),
         memory: Some(1 << 30),
         waiting: 7,
+        total_sandboxes: 9,
     };
     assert_eq!(tenant.limits, limits);
     assert_eq!(tenant.url_form, Some(UrlForm::Path));
