@@ -1,5 +1,6 @@
 //! Check that processes of this container can be saved and go on, with a tree of two.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,8 +16,6 @@ use crate::supervise::reaper;
 
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 const MAX_BYTES: u64 = 256 << 20;
-/// Exit status of a root whose child was saved before it had a handler for SIGTERM.
-const TERMINATED: i32 = 128 + 15;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Saves a small tree in `directory`, lets it go on and ends it. CRIU is beside this binary, which is
@@ -34,12 +33,12 @@ pub(crate) fn check(directory: &Path) -> anyhow::Result<()> {
     let root = restored.inspect_err(|_| reaper::kill_all_children())?;
     kill_process(root, Signal::TERM).map_err(failed("signal the processes"))?;
     match wait(root)? {
-        Some(0 | TERMINATED) => Ok(()),
+        Some(0) => Ok(()),
         status => bail!("the processes did not go on: exit status {status:?}"),
     }
 }
 
-/// Starts a root and its child as the supervisor does, and waits for both.
+/// Starts a root and its child as the supervisor does, and waits until both have their handlers.
 fn start_tree(executor: &Path) -> anyhow::Result<Pid> {
     let mut command = Command::new(executor);
     let command = command.arg("tree-root").args([executor, executor]);
@@ -47,8 +46,9 @@ fn start_tree(executor: &Path) -> anyhow::Result<Pid> {
     let tree = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let tree = tree.context("cannot start processes")?;
     let children = format!("/proc/{0}/task/{0}/children", tree.id());
+    let words = [executor.as_os_str().as_bytes(), b"\0hold\0"].concat();
     let end = Instant::now() + TIME_LIMIT;
-    while !has_started(&children) {
+    while !has_started(&children, &words) {
         if Instant::now() > end {
             bail!("the processes do not start");
         }
@@ -57,11 +57,22 @@ fn start_tree(executor: &Path) -> anyhow::Result<Pid> {
     Ok(Pid::from_child(&tree))
 }
 
-/// Returns whether the only child runs its program, which `clone` alone does not tell.
-fn has_started(children: &str) -> bool {
+/// Returns whether the only child runs its program and has a handler of SIGTERM, as its parent has.
+/// Before `exec` it has the words and handlers of its parent. The kernel tells all of this, so that
+/// the tree needs no pipe to this process, which would be one to the outside when it is saved.
+fn has_started(children: &str, words: &[u8]) -> bool {
     let child = fs::read_to_string(children).unwrap_or_default();
-    let words = fs::read(format!("/proc/{}/cmdline", child.trim()));
-    words.is_ok_and(|words| words.ends_with(b"hold\0"))
+    let process = Path::new("/proc").join(child.trim());
+    let runs = fs::read(process.join("cmdline")).is_ok_and(|found| found == words);
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    runs && has_handler(&status, Signal::TERM)
+}
+
+/// Returns whether a process has a handler of a signal, by its `status`.
+fn has_handler(status: &str, signal: Signal) -> bool {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1_u64 << (signal.as_raw() - 1)) != 0)
 }
 
 /// Returns the root of the tree that goes on.
@@ -108,5 +119,19 @@ fn wait(child: Pid) -> io::Result<Option<i32>> {
             kill_process(child, Signal::KILL)?;
         }
         thread::sleep(POLL_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_handler_reads_the_mask_of_caught_signals() {
+        let status = "SigIgn:\t0000000000004000\nSigCgt:\t0000000000000002\n";
+        assert!(!has_handler(status, Signal::TERM));
+        assert!(has_handler(status, Signal::INT));
+        assert!(has_handler("SigCgt:\t0000000000004002\n", Signal::TERM));
+        assert!(!has_handler("", Signal::TERM));
     }
 }
