@@ -83,18 +83,18 @@ impl Supervisor {
     /// Restores the root, and lets saved processes go on in it. Returns the root of their tree.
     pub(super) async fn restore(&mut self, init: &Init) -> Result<Option<Pid>, CommandStartError> {
         let restored = self.persistence.restore(init.state.as_ref()).await;
-        if let Some(root) = self.begin(init).await? {
-            return Ok(root);
-        }
-        let Some(restored) = restored else {
-            let id = self.persistence.processes_id();
-            self.lifecycle.report_start(None, id);
-            return Ok(None);
-        };
         let had_processes = self.persistence.has_processes();
-        let (restored, root) = self.persistence.restore_processes(init, restored).await;
+        let (restored, root) = match (self.begin(init).await?, restored) {
+            (Some((begun, root)), _) => (Some(begun), root),
+            (None, Some(restored)) => {
+                let restoring = self.persistence.restore_processes(init, restored);
+                let (restored, root) = restoring.await;
+                (Some(restored), root)
+            }
+            (None, None) => (None, None),
+        };
         let id = self.persistence.processes_id();
-        self.lifecycle.report_start(Some(restored), id);
+        self.lifecycle.report_start(restored, id);
         if root.is_none() {
             if had_processes {
                 // Remains of a failed attempt. No program was prestarted.

@@ -1,13 +1,13 @@
 //! Snapshots of the command, and start of a sandbox with one.
 
 use crds::contract::control::Init;
-use crds::contract::persistence::{PersistenceLevel, SaveRequest, SnapshotRequest};
+use crds::contract::persistence::{KeptState, PersistenceLevel, SaveRequest, SnapshotRequest};
 use rustix::process::{Pid, Signal};
 
 use super::command::CommandStartError;
 use super::persistence::interrupt_snapshot;
 use super::reaper::SignalEvent;
-use super::{Supervisor, executor_calls, reaper};
+use super::{Supervisor, executor_calls};
 
 /// Calls and signals that came while a snapshot was being taken.
 #[derive(Debug, Default)]
@@ -58,12 +58,12 @@ impl Supervisor {
         came
     }
 
-    /// Takes over the snapshot that the sandbox begins with. Returns whether there was one, and the
-    /// root of its processes if they go on.
+    /// Takes over the snapshot that the sandbox begins with. Returns what it has of it, and the root of
+    /// its processes if they go on. `None` if there is no snapshot.
     pub(super) async fn begin(
         &mut self,
         init: &Init,
-    ) -> Result<Option<Option<Pid>>, CommandStartError> {
+    ) -> Result<Option<(KeptState, Option<Pid>)>, CommandStartError> {
         let begun = self.persistence.begin(init).await;
         let begun = begun.map_err(CommandStartError::Snapshot)?;
         let Some(mut begun) = begun else {
@@ -87,13 +87,6 @@ impl Supervisor {
         if let Some(reason) = &begun.restored.reason {
             tracing::warn!(reason, "not all of the snapshot was restored");
         }
-        let id = self.persistence.processes_id();
-        self.lifecycle.report_start(Some(begun.restored), id);
-        if root.is_none() {
-            // Remains of a failed attempt. No program was prestarted.
-            reaper::kill_all_children();
-            self.persistence.reserve_pids().await;
-        }
-        Ok(Some(root))
+        Ok(Some((begun.restored, root)))
     }
 }

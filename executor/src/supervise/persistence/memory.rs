@@ -157,9 +157,7 @@ impl MemoryStore {
     ) -> Result<SavedProcesses, MemoryError> {
         self.discard()?;
         let secret = secret(&access.key)?;
-        let mut meta = current(access, init, &secret)?;
-        meta.id = id;
-        let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
+        let meta = describe(access, init, &secret, id)?;
         let dump = Dump {
             root,
             archive: self.folder.path(ARCHIVE),
@@ -190,8 +188,7 @@ impl MemoryStore {
         deadline: Deadline,
     ) -> Result<u64, MemoryError> {
         let secret = secret(&access.key)?;
-        let meta = current(access, &meta::without_sandbox(init), &secret)?;
-        let meta = serde_json::to_vec(&meta).map_err(failed("describe the processes"))?;
+        let meta = describe(access, &meta::without_sandbox(init), &secret, String::new())?;
         let dump = Dump {
             root,
             archive: to.path(ARCHIVE),
@@ -307,9 +304,25 @@ pub(super) fn reserve(highest: u32) {
     }
 }
 
-fn current(access: &StateAccess, init: &Init, secret: &[u8; 32]) -> Result<MemoryMeta, StateError> {
+/// Content of `meta.json` for processes that are saved now.
+fn describe(
+    access: &StateAccess,
+    init: &Init,
+    secret: &[u8; 32],
+    id: String,
+) -> Result<Vec<u8>, StateError> {
+    let meta = current(access, init, secret, id)?;
+    serde_json::to_vec(&meta).map_err(failed("describe the processes"))
+}
+
+fn current(
+    access: &StateAccess,
+    init: &Init,
+    secret: &[u8; 32],
+    id: String,
+) -> Result<MemoryMeta, StateError> {
     let init = meta::init_digest(init, secret).map_err(failed("read the init message"))?;
-    MemoryMeta::of_now(&access.image, init).map_err(failed("read the features of the node"))
+    MemoryMeta::of_now(&access.image, init, id).map_err(failed("read the features of the node"))
 }
 
 fn secret(text: &str) -> Result<[u8; 32], StateError> {

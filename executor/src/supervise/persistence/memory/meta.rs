@@ -47,8 +47,9 @@ pub(super) struct MemoryMeta {
 }
 
 impl MemoryMeta {
-    /// Surroundings of this supervisor. `image` is empty if it is unknown.
-    pub(super) fn of_now(image: &str, init: String) -> io::Result<Self> {
+    /// Surroundings of this supervisor. `image` is empty if it is unknown, `id` if the processes have
+    /// none.
+    pub(super) fn of_now(image: &str, init: String, id: String) -> io::Result<Self> {
         let kernel = rustix::system::uname();
         Ok(Self {
             version: VERSION,
@@ -58,7 +59,7 @@ impl MemoryMeta {
             cpu: cpu_features(&fs::read_to_string("/proc/cpuinfo")?),
             uptime: clock_gettime(ClockId::Monotonic).tv_sec,
             init,
-            id: String::new(),
+            id,
             time: jiff::Timestamp::now().to_string(),
         })
     }
@@ -130,7 +131,7 @@ mod tests {
     type Change = fn(&mut MemoryMeta);
 
     fn meta() -> MemoryMeta {
-        MemoryMeta::of_now("sha256:one", "digest".into()).unwrap()
+        MemoryMeta::of_now("sha256:one", "digest".into(), String::new()).unwrap()
     }
 
     #[test]

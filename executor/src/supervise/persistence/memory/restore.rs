@@ -84,7 +84,8 @@ impl MemoryStore {
         let meta: MemoryMeta = serde_json::from_slice(&context)
             .map_err(|_| StateError::Damaged("meta.json is not valid"))?;
         let secret = secret(&access.key)?;
-        if let Some(obstacle) = meta.obstacle(&current(access, init, &secret)?) {
+        let now = current(access, init, &secret, meta.id.clone())?;
+        if let Some(obstacle) = meta.obstacle(&now) {
             return Err(MemoryError::Obstacle(obstacle));
         }
         let (archive, key) = (folder.path(ARCHIVE), ArchiveKey::new(secret));
