@@ -19,6 +19,7 @@ impl Planner<'_> {
         let waits = self.waiting_pod().is_some();
         if let Some(pod) = self.facts.pod.as_ref().filter(|_| !waits) {
             if !self.awaits_save(pod) {
+                self.save_on_silent_node(pod);
                 self.record_end_below_level(pod);
                 self.ensure_pod_deleted(pod);
             }

@@ -10,15 +10,29 @@ use crate::facts::{ContainerState, PodFacts, ProbeResult, SaveProgress};
 
 /// Reason of a Pod that the controller created before a probe had found out that Pods can keep more.
 const MADE_WITHOUT: &str = "the Pod was created before more was known to work";
-/// Reason of a Pod that was deleted or lost before a save. Its supervisor saves at SIGTERM as well,
-/// which only the next start finds out.
-const ENDED_BEFORE: &str = "the Pod ended before it could be asked to save";
+/// Reason of a Pod that was deleted or lost before the end of a save. Its supervisor saves at SIGTERM as
+/// well, which only the next start finds out.
+const ENDED_BEFORE: &str = "the Pod ended before it reported a save";
 
 impl Planner<'_> {
     /// Returns whether a Pod that is paused has to stay because its state is not saved, or because
     /// the status does not say yet what was kept.
     pub(super) fn awaits_save(&mut self, pod: &PodFacts) -> bool {
-        if self.is_saved(pod) || pod.grace_ends_at.is_some() {
+        pod.grace_ends_at.is_none() && self.continue_save(pod)
+    }
+
+    /// Has the supervisor of a terminating Pod end the command and save its state where no kubelet
+    /// does, because the node is silent. The Pod is force-deleted in the end also without a response
+    /// (`docs/decisions/015-force-delete-lost-pods.md`).
+    pub(super) fn save_on_silent_node(&mut self, pod: &PodFacts) {
+        if pod.node_silent && pod.grace_ends_at.is_some() {
+            self.continue_save(pod);
+        }
+    }
+
+    /// Plans the save of a Pod, or records its result. Returns whether there was anything to do.
+    fn continue_save(&mut self, pod: &PodFacts) -> bool {
+        if self.is_saved(pod) {
             return false;
         }
         let runs = matches!(pod.container.state, ContainerState::Running { .. });

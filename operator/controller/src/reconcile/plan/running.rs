@@ -250,13 +250,18 @@ impl Planner<'_> {
     fn await_pod_deletion(&mut self, pod: &PodFacts) {
         let status = &self.plan.status;
         if status.pod_name.is_some() && status.reason != Some(Reason::PodReplaced) {
-            let message = "the Pod is being deleted";
-            match &pod.disruption {
-                Some(why) => self.mark_pod_lost(why, &format!("{message}: {why}")),
-                None => self.mark_pod_lost("Deleted", message),
-            }
+            let why = pod.disruption.as_deref();
+            let cause = why.map_or_else(String::new, |why| format!(": {why}"));
+            let silent = pod.node.as_ref().filter(|_| pod.node_silent);
+            let silent = silent.map(|node| format!("; node {node} is not reporting"));
+            let message = format!(
+                "the Pod is being deleted{cause}{}",
+                silent.unwrap_or_default()
+            );
+            self.mark_pod_lost(why.unwrap_or("Deleted"), &message);
         }
         self.plan.status.pod_status = Some(PodStatus::Pending);
+        self.save_on_silent_node(pod);
         self.ensure_pod_deleted(pod);
     }
 }

@@ -208,6 +208,38 @@ fn pod_that_ended_before_a_save_leaves_what_its_mechanism_has_on_the_volume() {
 }
 
 #[test]
+fn terminating_pod_of_a_silent_node_is_saved_until_it_is_force_deleted() {
+    for paused in [false, true] {
+        let mut fixture = running();
+        if paused {
+            fixture.set_desired_state(DesiredState::Paused);
+        }
+        fixture.pod().grace_ends_at = Some(fixture.now);
+        assert!(!fixture.plan().save, "a kubelet ends the command");
+        fixture.pod().node_silent = true;
+        let plan = fixture.plan_and_apply();
+        assert_eq!((&*plan.actions, plan.save), (&[][..], true), "{paused}");
+        if !paused {
+            let message = "the Pod is being deleted; node node-1 is not reporting";
+            assert_eq!(plan.status.message.as_deref(), Some(message));
+        }
+        fixture.facts.save = Some(done(&fixture, Some(kept_root())));
+        let plan = fixture.plan_and_apply();
+        assert_eq!(plan.status.persisted.unwrap().size, Some(1234));
+        let plan = fixture.after(30);
+        assert_eq!(deletes_pod(&plan), Some(DeletionGrace::Force));
+        assert!(!plan.save);
+    }
+    let mut fixture = running();
+    fixture.pod().node_silent = true;
+    fixture.pod().grace_ends_at = Some(fixture.now);
+    fixture.facts.save = Some(SaveProgress::Saving);
+    assert!(fixture.plan_and_apply().save);
+    let deleted = deletes_pod(&fixture.after(30));
+    assert_eq!(deleted, Some(DeletionGrace::Force));
+}
+
+#[test]
 fn resume_waits_for_the_end_of_a_save_and_replaces_the_pod() {
     for requested in [true, false] {
         let mut fixture = running();
