@@ -13,6 +13,8 @@ use crate::test_namespace::TestNamespace;
 /// Tries of a look at the processes of the node, and the time between them.
 const MAX_POLLS: u32 = 30_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Bytes of processes after which a save is in its middle.
+const SOME_BYTES: u64 = 8 << 20;
 
 /// Runs containerd's client on the node.
 fn ctr(args: &[&str]) -> String {
@@ -128,6 +130,13 @@ impl HeldCriu {
             std::thread::sleep(POLL_INTERVAL);
         }
         panic!("CRIU has not come so far: {running:?}");
+    }
+
+    /// Waits for the middle of a save of processes. `saved` is their directory on the volume.
+    pub(crate) fn in_a_save(supervisor: &Path, saved: &Path) -> Self {
+        let archive = saved.join("archive.partial");
+        let is_written = || fs::metadata(&archive).is_ok_and(|found| found.len() > SOME_BYTES);
+        Self::wait(supervisor, is_written)
     }
 }
 

@@ -26,8 +26,6 @@ const LEASE: &str = "sandbox-operator-controller";
 const LIMIT: Duration = Duration::from_mins(1);
 const MAX_POLLS: u32 = 6000;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Bytes of processes after which a save is in its middle.
-const SOME_BYTES: u64 = 8 << 20;
 
 /// Controller of the installation, by its lease.
 async fn lease_holder() -> String {
@@ -65,10 +63,6 @@ async fn wait_for_other_controller(before: &str) {
     timeout(LIMIT, other).await.unwrap().unwrap();
 }
 
-fn is_larger(path: &Path, bytes: u64) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.len() > bytes)
-}
-
 /// Waits for a file of the volume.
 fn wait_for_file(path: &Path) {
     for _ in 0..MAX_POLLS {
@@ -92,8 +86,7 @@ async fn pause_goes_on_when_the_operator_is_killed_in_its_middle() {
         let pod = ns.get::<Pod>(name).await;
         let supervisor = supervisor(&pod).expect("the Pod has a supervisor");
         ns.patch(name, json!({"state": "Paused"})).await;
-        let is_written = || is_larger(&saved.join("archive.partial"), SOME_BYTES);
-        let criu = HeldCriu::wait(&supervisor, is_written);
+        let criu = HeldCriu::in_a_save(&supervisor, &saved);
         let killed = kill_operator().await;
         let status = ns.get::<crds::Sandbox>(name).await.status.unwrap();
         assert_eq!(status.phase, Phase::Pausing);

@@ -1,13 +1,15 @@
 //! Sandboxes move to another node with their files. For a cluster with two nodes that share their
 //! volumes and a short node grace period: `hack/test-cluster nodes`.
 
+use crds::conditions::Reason;
 use crds::contract::persistence::PersistenceLevel;
+use crds::sandbox::SandboxStatus;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::beats;
-use crate::node_control::{StoppedKubelet, kill_container};
+use crate::node_control::{HeldCriu, StoppedKubelet, kill_container, supervisor, volume};
 use crate::test_namespace::TestNamespace;
 use tests::cli_tools::{kubectl, kubectl_words, until};
 
@@ -90,6 +92,46 @@ async fn counts_on_the_first(ns: &TestNamespace, name: &str) -> u32 {
     status.incarnation
 }
 
+/// Starts such a sandbox, whose processes have gone on there once.
+async fn resumed_on_the_first(ns: &TestNamespace, name: &str) -> u32 {
+    let incarnation = counts_on_the_first(ns, name).await;
+    kubectl(&["cordon", SECOND]);
+    beats::pause(ns, name).await;
+    ns.patch(name, json!({"state": "Running"})).await;
+    beats::assert_goes_on(ns, name, incarnation).await;
+    kubectl(&["uncordon", SECOND]);
+    incarnation
+}
+
+/// A sandbox whose saved processes have run before is ready on the second node with new ones, with files
+/// of the workspace and those of the last pause. The next pause keeps its processes.
+async fn assert_begins_anew(
+    ns: &TestNamespace,
+    name: &str,
+    status: SandboxStatus,
+    incarnation: u32,
+) {
+    assert_eq!(status.node_name.as_deref(), Some(SECOND));
+    assert_eq!(status.incarnation, incarnation + 1);
+    let restored = status.restored.unwrap();
+    assert_eq!(restored.level, PersistenceLevel::Root, "{restored:?}");
+    let reason =
+        "processes did not go on: an earlier start has used them, and they go on once only";
+    assert_eq!(restored.reason.as_deref(), Some(reason));
+    ns.reported(name).await;
+    let runs = beats::wait_for_beat(ns, name).await;
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    beats::assert_files(ns, name);
+    let persisted = beats::pause(ns, name).await.persisted.unwrap();
+    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    ns.patch(name, json!({"state": "Running"})).await;
+    let status = ns.ready(name).await;
+    assert_eq!(status.restored.unwrap().level, PersistenceLevel::Memory);
+    assert_eq!(status.incarnation, incarnation + 1);
+    ns.reported(name).await;
+    assert_eq!(beats::wait_for_beat(ns, name).await.len(), 2);
+}
+
 /// Waits until no Pod is scheduled to the first node, which is silent.
 fn wait_until_lost() {
     let taints = "get node node -o jsonpath={.spec.taints[*].key}";
@@ -138,36 +180,67 @@ async fn processes_go_on_elsewhere_when_the_node_of_the_pause_is_lost() {
 async fn processes_of_a_lost_node_are_not_run_twice_on_the_other() {
     let ns = TestNamespace::new("lost-running").await;
     let name = "running";
-    let incarnation = counts_on_the_first(&ns, name).await;
-    kubectl(&["cordon", SECOND]);
-    beats::pause(&ns, name).await;
-    ns.patch(name, json!({"state": "Running"})).await;
-    beats::assert_goes_on(&ns, name, incarnation).await;
-    kubectl(&["uncordon", SECOND]);
+    let incarnation = resumed_on_the_first(&ns, name).await;
     let pod = ns.get::<Pod>(name).await;
     let kubelet = StoppedKubelet::new();
     kill_container(&pod);
     ns.gone(&pod).await;
     let status = ns.ready_again(name, 1).await;
-    assert_eq!(status.node_name.as_deref(), Some(SECOND));
-    assert_eq!(status.incarnation, incarnation + 1);
-    let restored = status.restored.unwrap();
-    assert_eq!(restored.level, PersistenceLevel::Root, "{restored:?}");
-    let reason =
-        "processes did not go on: an earlier start has used them, and they go on once only";
-    assert_eq!(restored.reason.as_deref(), Some(reason));
-    ns.reported(name).await;
-    let runs = beats::wait_for_beat(&ns, name).await;
-    assert_eq!(runs.len(), 2, "{runs:?}");
-    beats::assert_files(&ns, name);
-    // The next pause keeps them again.
-    let persisted = beats::pause(&ns, name).await.persisted.unwrap();
-    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    assert_begins_anew(&ns, name, status, incarnation).await;
+    assert_stays(&ns, name, kubelet).await;
+}
+
+/// The node is lost with the containers on it while CRIU writes.
+#[tokio::test]
+#[ignore = "needs a cluster with two nodes: make test-cluster"]
+async fn half_a_save_of_a_lost_node_is_not_used_on_the_other() {
+    let ns = TestNamespace::new("lost-saving").await;
+    let name = "saving";
+    let incarnation = resumed_on_the_first(&ns, name).await;
+    ns.exec(name, "echo newer >/workspace/newer");
+    let pod = ns.get::<Pod>(name).await;
+    let supervisor = supervisor(&pod).expect("the Pod has a supervisor");
+    let saved = volume(&ns, name).await.join("state/root/memory");
+    ns.patch(name, json!({"state": "Paused"})).await;
+    let criu = HeldCriu::in_a_save(&supervisor, &saved);
+    let kubelet = StoppedKubelet::new();
+    kill_container(&pod);
+    let persisted = ns.paused(name).await.persisted.unwrap();
+    drop(criu);
+    assert!(saved.join("archive.partial").exists() && !saved.join("meta.json").exists());
+    // Of the files outside of the workspace, those of the pause before are there.
+    let level = PersistenceLevel::Workspace;
+    assert_eq!(persisted.level, level, "{persisted:?}");
+    let reason = "the Pod ended before it reported a save";
+    assert_eq!(persisted.reason.as_deref(), Some(reason));
     ns.patch(name, json!({"state": "Running"})).await;
     let status = ns.ready(name).await;
-    assert_eq!(status.restored.unwrap().level, PersistenceLevel::Memory);
-    assert_eq!(status.incarnation, incarnation + 1);
-    ns.reported(name).await;
-    assert_eq!(beats::wait_for_beat(&ns, name).await.len(), 2);
+    assert_begins_anew(&ns, name, status, incarnation).await;
+    assert_eq!(ns.exec(name, "cat /workspace/newer"), "newer");
+    assert_stays(&ns, name, kubelet).await;
+}
+
+/// The containers run on, and the sandbox responds: the supervisor saves in place of the kubelet, and no
+/// two copies run.
+#[tokio::test]
+#[ignore = "needs a cluster with two nodes: make test-cluster"]
+async fn processes_go_on_elsewhere_when_only_the_kubelet_is_lost() {
+    let ns = TestNamespace::new("lost-kubelet").await;
+    let name = "alive";
+    let incarnation = counts_on_the_first(&ns, name).await;
+    let pod = ns.get::<Pod>(name).await;
+    let kubelet = StoppedKubelet::new();
+    let is_replaced = |s: &SandboxStatus| s.reason == Some(Reason::PodReplaced);
+    let replaced = ns.until(name, "replaced", is_replaced).await;
+    let message = replaced.message.unwrap();
+    assert!(
+        message.ends_with("; node node is not reporting"),
+        "{message}"
+    );
+    ns.gone(&pod).await;
+    let persisted = ns.get::<crds::Sandbox>(name).await.status.unwrap();
+    let persisted = persisted.persisted.unwrap();
+    assert_eq!(persisted.level, PersistenceLevel::Memory, "{persisted:?}");
+    beats::assert_goes_on(&ns, name, incarnation).await;
     assert_stays(&ns, name, kubelet).await;
 }
