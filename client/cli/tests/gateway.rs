@@ -128,8 +128,8 @@ fn key_of_a_page_is_not_an_argument_of_the_opener() {
     });
     let folder = tempfile::tempdir().unwrap();
     let arguments = folder.path().join("arguments");
-    let made = Command::new("mkfifo").arg(&arguments).status().unwrap();
-    assert!(made.success());
+    let fifo = Command::new("mkfifo").arg(&arguments).status().unwrap();
+    assert!(fifo.success());
     let opener = folder.path().join("xdg-open");
     let script = "#!/bin/sh\nprintf %s \"$*\" > \"$XDG_RUNTIME_DIR/arguments\"\n";
     fs::write(&opener, script).unwrap();
