@@ -167,7 +167,10 @@ async fn session_with_another_state_keeps_it_and_says_so() {
         .started_from(&id, &json!({"session_id": "s1"}))
         .await;
     let detail = runtimes[0]["status_detail"].as_str().unwrap();
-    assert!(detail.ends_with("which keeps its state"), "{detail}");
+    assert!(
+        detail.ends_with("which keeps its persistence, state"),
+        "{detail}"
+    );
     // A plain start finds the sandbox of the snapshot.
     let from_snapshot = fixture
         .started_from(&id, &json!({"session_id": "copy"}))

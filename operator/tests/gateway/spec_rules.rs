@@ -74,6 +74,10 @@ async fn rule_01_concurrent_starts_create_one_sandbox() {
 async fn rule_02_start_with_another_image_keeps_sandbox() {
     let fixture = GatewayFixture::new();
     let id = fixture.started("s1").await;
+    // So does one with another level, which cannot change while the sandbox runs.
+    let (_, info) = fixture.start(json!({"persistence": "memory"})).await;
+    let kept = "the session has a sandbox already, which keeps its persistence";
+    assert_eq!(info["status_detail"], kept, "{info}");
     let kept = "the session has a sandbox already, which keeps its image";
     for is_paused in [false, true] {
         if is_paused {

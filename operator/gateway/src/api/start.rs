@@ -219,6 +219,11 @@ fn kept_fields(entry: &Entry, start: &Start) -> Option<String> {
             "runtime_class",
             spec.runtime_class_name != asked.runtime_class_name,
         ),
+        // A request without a level accepts any.
+        (
+            "persistence",
+            asked.persistence.is_some() && spec.persistence != asked.persistence,
+        ),
         (
             "state",
             asked.source.is_some() && spec.source != asked.source,
