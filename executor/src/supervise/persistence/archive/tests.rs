@@ -423,10 +423,10 @@ fn entry(path: &str, kind: Kind) -> Entry {
 }
 
 /// Stores an archive of a forger who has the key.
-fn forge(fixture: &Fixture, entries: &[Entry]) {
+fn forge(fixture: &Fixture, level: PersistenceLevel, entries: &[Entry]) {
     let header = ArchiveHeader {
         version: VERSION,
-        level: PersistenceLevel::Root,
+        level,
         image: access().image,
         salt: [0; SALT_BYTES],
     };
@@ -446,6 +446,24 @@ fn forge(fixture: &Fixture, entries: &[Entry]) {
         .write_all(&archive)
         .unwrap();
 }
+
+/// Unpacks the archive as a start does: the changes of a root, or the workspace of a snapshot.
+/// Returns the reason why it cannot be.
+fn refusal(fixture: &Fixture, level: PersistenceLevel, limits: SaveLimits) -> Option<String> {
+    if level == PersistenceLevel::Root {
+        return fixture.start().restore(&access(), limits).reason;
+    }
+    let file = ArchiveFile {
+        store: &Store::open(&fixture.directory.path().join("store")).unwrap(),
+        name: ARCHIVE,
+        level,
+        access: &access(),
+    };
+    let unpacked = file.unpack(limits, &fixture.directory.path().join("root"), &[]);
+    unpacked.err().map(|error| error.to_string())
+}
+
+const UNPACKED: [PersistenceLevel; 2] = [PersistenceLevel::Root, PersistenceLevel::Workspace];
 
 #[test]
 fn hostile_archives_change_nothing_outside_of_the_root() {
@@ -485,30 +503,29 @@ fn hostile_archives_change_nothing_outside_of_the_root() {
         ),
         ("whiteout of dots", vec![entry("..", Kind::Whiteout)]),
     ] {
-        fixture.renew();
-        forge(&fixture, &entries);
-        let kept = fixture.start().restore(&access(), LIMITS);
-        assert_eq!(kept.level, PersistenceLevel::Workspace, "{name}");
-        assert!(fixture.stored("archive.refused").exists(), "{name}");
-        assert_eq!(
-            fs::read_to_string(outside.join("victim")).unwrap(),
-            "old",
-            "{name}"
-        );
-        assert_eq!(
-            fs::metadata(outside.join("victim")).unwrap().nlink(),
-            1,
-            "{name}"
-        );
-        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{name}");
+        for level in UNPACKED {
+            fixture.renew();
+            forge(&fixture, level, &entries);
+            let case = format!("{name}, {level}");
+            assert!(refusal(&fixture, level, LIMITS).is_some(), "{case}");
+            let is_set_aside = !fixture.stored("archive").exists();
+            assert_eq!(is_set_aside, level == PersistenceLevel::Root, "{case}");
+            let victim = fs::read_to_string(outside.join("victim")).unwrap();
+            assert_eq!(victim, "old", "{case}");
+            let links = fs::metadata(outside.join("victim")).unwrap().nlink();
+            assert_eq!(links, 1, "{case}");
+            assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{case}");
+        }
     }
     // A link in the place of a file is replaced, not followed.
-    fixture.renew();
-    symlink(outside.join("victim"), fixture.path("file")).unwrap();
-    forge(&fixture, &[entry("file", file())]);
-    assert_eq!(fixture.start().restore(&access(), LIMITS).reason, None);
-    assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "xxx");
-    assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "old");
+    for level in UNPACKED {
+        fixture.renew();
+        symlink(outside.join("victim"), fixture.path("file")).unwrap();
+        forge(&fixture, level, &[entry("file", file())]);
+        assert_eq!(refusal(&fixture, level, LIMITS), None);
+        assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "xxx");
+        assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "old");
+    }
 }
 
 #[test]
@@ -531,10 +548,12 @@ fn bombs_are_refused_before_anything_is_unpacked() {
         entry("f1", Kind::File { size: 600 }),
     ];
     for (entries, limits) in [(&many[..], few), (&large, small)] {
-        forge(&fixture, entries);
-        let kept = fixture.start().restore(&access(), limits);
-        assert!(kept.reason.unwrap().contains("exceed the limit"));
-        assert!(!fixture.path("f0").exists());
+        for level in UNPACKED {
+            forge(&fixture, level, entries);
+            let reason = refusal(&fixture, level, limits).unwrap();
+            assert!(reason.contains("exceed the limit"), "{reason}");
+            assert!(!fixture.path("f0").exists());
+        }
     }
 }
 
@@ -546,6 +565,7 @@ fn entries_in_place_of_mounts_are_left_out() {
     fs::write(fixture.path("data/volume/file"), "volume").unwrap();
     forge(
         &fixture,
+        PersistenceLevel::Root,
         &[
             entry("data", Kind::Whiteout),
             entry("data/volume", Kind::File { size: 3 }),

@@ -121,4 +121,18 @@ mod tests {
             assert!(read("id", &secret).is_err(), "{at}");
         }
     }
+
+    #[test]
+    fn snapshot_of_a_newer_version_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let snapshot = Store::of(fs::File::open(directory.path()).unwrap().into());
+        let secret = URL_SAFE_NO_PAD.encode([1; 32]);
+        let newer = SnapshotMeta {
+            version: VERSION + 1,
+            ..SnapshotMeta::new(PersistenceLevel::Root, "sha256:1")
+        };
+        newer.write(&snapshot, "id", &secret).unwrap();
+        let error = SnapshotMeta::read(&snapshot, "id", &secret).unwrap_err();
+        assert!(matches!(error, StateError::Version(2)), "{error}");
+    }
 }

@@ -285,3 +285,31 @@ fn failed(error: &str) -> SnapshotReport {
         error: Some(bounded(error.to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crds::contract::control::Probe;
+    use crds::contract::variable;
+
+    use super::*;
+
+    #[test]
+    fn processes_of_a_server_whose_key_cannot_be_replaced_are_left_out() {
+        for (program, port, key, expected) in [
+            ("sandbox-executor", Some(8000), "key", true),
+            ("other-server", Some(8000), "key", false),
+            ("other-server", None, "key", true),
+            ("other-server", Some(8000), "", true),
+        ] {
+            let init = Init {
+                command: vec![program.to_owned(), "serve".to_owned()],
+                working_dir: "/".to_owned(),
+                environment: [(variable::SESSION_API_KEY.to_owned(), key.to_owned())].into(),
+                probe: Probe { port, path: None },
+                sandbox_uid: None,
+                state: None,
+            };
+            assert_eq!(can_be_renewed(&init), expected, "{program} {port:?} {key}");
+        }
+    }
+}
