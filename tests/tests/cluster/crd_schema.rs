@@ -74,6 +74,7 @@ const REFUSED: &str = r#"
     {"image": "a", "imagee": "b"} | unknown field "spec.imagee"
     {"command": ["true"]} | image is required unless pool is set
     {"image": "a", "state": "Asleep"} | supported values: "Running", "Paused", "Stopped"
+    {"image": "a", "persistence": "Everything"} | supported values: "Workspace", "Root", "Memory"
     {"image": "a", "resourceFactor": 0} | resourceFactor must be greater than 0
     {"image": "a", "workingDir": "here"} | spec.workingDir
     {"image": "a", "ports": [{"name": "a", "port": 0}]} | spec.ports[0].port
