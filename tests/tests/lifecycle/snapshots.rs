@@ -8,7 +8,7 @@ use crds::snapshot::{SandboxSnapshotSpec, SnapshotPhase};
 use crds::{SandboxSnapshot, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tests::test_cluster::TestCluster;
 use tokio::time::sleep;
@@ -146,6 +146,39 @@ async fn volume_stays_until_its_last_snapshot_is_gone() {
         sleep(STEP).await;
     }
     panic!("the volume stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn volume_has_a_bounded_number_of_snapshots() {
+    let cluster = TestCluster::new();
+    cluster.running_with("parent", &keeps_root()).await;
+    let claims = cluster.api_of::<PersistentVolumeClaim>();
+    let claim = claims.get("parent-workspace").await.unwrap();
+    let sandbox = json!(claim.owner_references()[0]);
+    for (others, phase) in [(128, SnapshotPhase::Failed), (127, SnapshotPhase::Ready)] {
+        let snapshots = (0..others).map(|n| {
+            json!({
+                "apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxSnapshot",
+                "name": format!("other-{n}"), "uid": format!("uid-{n}"),
+            })
+        });
+        let owners: Vec<_> = [sandbox.clone()].into_iter().chain(snapshots).collect();
+        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": owners}}));
+        let params = PatchParams::default();
+        claims
+            .patch("parent-workspace", &params, &patch)
+            .await
+            .unwrap();
+        let name = format!("after-{others}");
+        create(&cluster, &name, json!({"sandbox": "parent"})).await;
+        let snapshot = wait(&cluster, &name, phase).await;
+        let is_refused = message(&snapshot).contains("has 128 snapshots");
+        assert_eq!(is_refused, phase == SnapshotPhase::Failed);
+        let claim = claims.get("parent-workspace").await.unwrap();
+        // A failed one owns nothing.
+        let count = claim.owner_references().len();
+        assert_eq!(count, 129, "{others}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

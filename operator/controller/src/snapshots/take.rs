@@ -22,6 +22,9 @@ use crate::reconcile::apply::identity_key;
 use crate::reconcile::build::volumes::workspace_path;
 use crate::reconcile::observe::Observed;
 
+/// Snapshots on one volume. An API key has at most 100, and those that were deleted may still be owners
+/// of the volume for a moment.
+const MAX_SNAPSHOTS_PER_VOLUME: usize = 128;
 /// Maximum time of one long poll.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay after a call that failed, or that another snapshot precedes.
@@ -56,6 +59,13 @@ pub(super) async fn take(
         let gone = "the volume of the sandbox is gone".to_owned();
         return status::fail(context, snapshot, gone).await;
     };
+    if others.len() >= MAX_SNAPSHOTS_PER_VOLUME {
+        let reason = format!(
+            "the volume of the sandbox has {MAX_SNAPSHOTS_PER_VOLUME} snapshots: delete one \
+             before the next"
+        );
+        return give_up(context, snapshot, Some(source), reason).await;
+    }
     let now = |context: &Context| Some(Time(context.clock.now()));
     match call(context, snapshot, source, pod, others).await {
         Ok(kept) => {
