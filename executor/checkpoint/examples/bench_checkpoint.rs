@@ -56,7 +56,7 @@ fn measure(program: &Path) -> Result<()> {
     println!("1000 process numbers: {:?}\n", start.elapsed()?);
     println!("| Memory | Archive | Dump, p50 (min-max) | with sync | going on | Restore |");
     println!("|---|---|---|---|---|---|");
-    for mebibytes in [30, 256] {
+    for mebibytes in [30, 256, 1024] {
         let kinds = [(false, false), (true, false), (false, true)];
         let mut cells = Vec::new();
         let (mut restores, mut bytes) = (Vec::new(), 0);
