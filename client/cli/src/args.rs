@@ -19,7 +19,7 @@ const PLUGIN: &str = "kubectl-sandbox";
 
 /// Start, use and stop sandboxes of AI agents
 #[derive(Debug, Parser)]
-#[command(name = "sandbox", version, max_term_width = 100)]
+#[command(name = "sandbox", version, max_term_width = 100, color = clap::ColorChoice::Never)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) access: Access,

@@ -8,7 +8,7 @@ use client::{Client, Settings};
 use pty_process::{Pty, Size};
 use serde_json::json;
 use tests::binaries::binary;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
 use super::Cli;
@@ -26,6 +26,27 @@ impl Cli {
             .spawn(pts)
             .unwrap();
         (pty, child)
+    }
+}
+
+/// Help and usage errors on a terminal have no escape sequences, with `NO_COLOR` or without.
+#[tokio::test]
+async fn help_and_usage_errors_have_no_colors() {
+    for (word, code) in [("--help", 0), ("lits", 125)] {
+        let (mut pty, pts) = pty_process::open().unwrap();
+        let mut child = pty_process::Command::new(binary("sandbox"))
+            .arg(word)
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .spawn(pts)
+            .unwrap();
+        let mut seen = Vec::new();
+        // Ends with an error when the program has ended.
+        let _ = pty.read_to_end(&mut seen).await;
+        let seen = String::from_utf8(seen).unwrap();
+        assert_eq!(child.wait().await.unwrap().code(), Some(code), "{seen}");
+        assert!(seen.contains("Usage: sandbox "), "{seen}");
+        assert!(!seen.contains('\u{1b}'), "{seen:?}");
     }
 }
 
