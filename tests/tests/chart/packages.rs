@@ -118,6 +118,20 @@ pub(crate) fn the_package_is_complete() {
     for (name, sum) in &sums {
         assert_eq!(sha256(&read(name)), *sum, "{name}");
     }
+    for (program, parts, absent) in [
+        ("sandbox-operator", ["kube", "preact"], "pdfjs-dist"),
+        ("sandbox-executor", ["tokio", "pdfjs-dist"], "preact"),
+        ("sandbox-standalone", ["rusqlite", "preact"], "pdfjs-dist"),
+        ("sandbox", ["clap", "indicatif"], "preact"),
+    ] {
+        let bill = parse(&read(&format!("{program}-{VERSION}.spdx.json")));
+        let packages = bill["packages"].as_array().unwrap();
+        let has = |name: &str| packages.iter().any(|package| package["name"] == name);
+        assert!(
+            parts.into_iter().all(has) && !has(absent),
+            "{program}: {packages:?}"
+        );
+    }
     let krew: Value = serde_yaml::from_slice(&read("krew.yaml")).unwrap();
     for platform in krew["spec"]["platforms"].as_array().unwrap() {
         let uri = platform["uri"].as_str().unwrap();
