@@ -3,10 +3,10 @@
 //! task runs only while there are streams.
 
 mod backlog;
-mod connection_abort;
 mod hub;
 mod key_check;
 mod message;
+mod response_abort;
 mod stream;
 
 use std::collections::HashMap;
@@ -27,9 +27,9 @@ use hub::{Hub, Subscription};
 use message::Message;
 
 pub(crate) use backlog::{Backlog, Scope};
-pub(crate) use connection_abort::ConnectionAbort;
 pub(crate) use key_check::KeyCheck;
 pub(crate) use message::KEEP_ALIVE;
+pub(crate) use response_abort::ResponseAbort;
 pub(crate) use stream::EventStream;
 
 /// Streams of one tenant on one replica.

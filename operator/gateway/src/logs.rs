@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::events::{ConnectionAbort, KeyCheck};
+use crate::events::{KeyCheck, ResponseAbort};
 use crate::keyed_limit::{KeyedLimiter, KeyedPermit};
 use crate::sandboxes::Sandboxes;
 use follower::Follower;
@@ -93,7 +93,7 @@ impl Logs {
     ) -> Result<LogStream, TooManyLogs> {
         let permits = self.permits(key.tenant())?;
         let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
-        let connection = ConnectionAbort::default();
+        let connection = ResponseAbort::default();
         let follower = Follower::new(self.clone(), entry, request, sender, connection.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(follower.run()));
         let stopping = self.stopping.clone();

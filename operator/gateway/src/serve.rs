@@ -4,6 +4,7 @@
 mod client_stream;
 mod in_flight;
 mod proxy_protocol;
+mod stream_executor;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,12 +35,13 @@ use super::client_address::{ClientConnection, client_network, is_trusted};
 use super::client_memory::{
     CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, TLS_BYTES, body_bytes, request_bytes,
 };
-use super::events::ConnectionAbort;
+use super::events::ResponseAbort;
 use super::keyed_limit::KeyedLimiter;
 use super::{Gateway, GatewayConfig};
 use client_stream::{ClientObserver, ConnectionSlot};
 use in_flight::{InFlightRequests, TrackedResponse};
 use shared::metrics::GaugeGuard;
+use stream_executor::StreamExecutor;
 use transport::Transport;
 
 /// Request line of 64 KiB (`docs/specs/runtime-api.md`, section 1.8) and headers.
@@ -312,9 +314,11 @@ impl Connection {
             } else {
                 gateway.reject_overloaded()
             };
-            let abort = response.extensions_mut().remove::<ConnectionAbort>();
-            if let Some(abort) = abort.filter(|_| version < Version::HTTP_2) {
-                in_flight.link(&abort);
+            let abort = response.extensions_mut().remove::<ResponseAbort>();
+            match abort {
+                Some(abort) if version < Version::HTTP_2 => in_flight.link(&abort),
+                Some(abort) => stream_executor::link(&abort),
+                None => {}
             }
             let memory = memory.map(|mut memory| {
                 memory.shrink_to(kept);
@@ -330,8 +334,8 @@ async fn idle_or_closed(close: &CancellationToken, in_flight: &InFlightRequests)
 }
 
 /// Builder of connections. Extended CONNECT is not announced, so upgrades use HTTP/1.1.
-fn builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder() -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor);
     builder
         .http1()
         .header_read_timeout(None)

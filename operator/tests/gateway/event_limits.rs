@@ -7,7 +7,7 @@ use crds::sandbox::{PodStatus, SandboxStatus};
 use operator::tenants::Tenants;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 
 use testing::FakeApi;
 
@@ -129,16 +129,8 @@ async fn stream_that_falls_behind_ends_and_others_do_not() {
     assert_eq!(other.expect().await.data["status"], "error");
 }
 
-#[tokio::test]
-async fn connection_of_a_client_that_reads_nothing_is_closed() {
-    let fixture = SocketFixture::new().await;
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    let mut client = socket.connect(fixture.address).await.unwrap();
-    client
-        .write_all(REQUEST.replace('\n', "\r\n").as_bytes())
-        .await
-        .unwrap();
+/// Waits for a stream, and changes the sandbox until it has ended.
+async fn change_until_stream_is_dropped(fixture: &SocketFixture) {
     let metrics = fixture.base.gateway.metrics().clone();
     while metrics.event_streams.get() == 0 {
         tokio::task::yield_now().await;
@@ -151,6 +143,19 @@ async fn connection_of_a_client_that_reads_nothing_is_closed() {
         tokio::task::yield_now().await;
     }
     assert_eq!(metrics.event_streams_dropped.get(), 1);
+}
+
+#[tokio::test]
+async fn connection_of_a_client_that_reads_nothing_is_closed() {
+    let fixture = SocketFixture::new().await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut client = socket.connect(fixture.address).await.unwrap();
+    client
+        .write_all(REQUEST.replace('\n', "\r\n").as_bytes())
+        .await
+        .unwrap();
+    change_until_stream_is_dropped(&fixture).await;
     let mut rest = Vec::new();
     // Closed or reset, after the bytes that were on their way.
     let _ = client.read_to_end(&mut rest).await;
@@ -173,18 +178,50 @@ async fn stream_ends_when_the_replica_drains() {
     assert_eq!(metrics.requests("api", "ok"), 1);
 }
 
+/// Requests for a stream over HTTP/2.
+fn http2_request() -> http::Request<()> {
+    let request = http::Request::get("http://gateway/events").header("x-api-key", KEY);
+    request.body(()).unwrap()
+}
+
+/// The client has no window, or that of the protocol, and reads nothing.
+#[tokio::test]
+async fn http_2_stream_of_a_client_that_reads_nothing_is_reset() {
+    for window in [0, 65_535] {
+        let fixture = SocketFixture::new().await;
+        let socket = TcpStream::connect(fixture.address).await.unwrap();
+        let (client, connection) = h2::client::Builder::new()
+            .initial_window_size(window)
+            .handshake::<_, Bytes>(socket)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let (answer, _) = client.send_request(http2_request(), true).unwrap();
+        let mut events = answer.await.unwrap().into_body();
+        change_until_stream_is_dropped(&fixture).await;
+        let reset = loop {
+            // Bytes that were on their way, for which the client gives no window.
+            if let Err(reset) = events.data().await.expect("no end of the body") {
+                break reset;
+            }
+        };
+        assert_eq!(reset.reason(), Some(h2::Reason::CANCEL), "{window}");
+        // The connection goes on.
+        let mut client = client.ready().await.unwrap();
+        let (answer, _) = client.send_request(http2_request(), true).unwrap();
+        assert_eq!(answer.await.unwrap().status(), 200, "{window}");
+    }
+}
+
 #[tokio::test]
 async fn streams_work_over_http_2() {
     let fixture = SocketFixture::new().await;
     let client = fixture.http2().await;
-    let request = || {
-        let request = http::Request::get("http://gateway/events").header("x-api-key", KEY);
-        request.body(()).unwrap()
-    };
     let mut streams = Vec::new();
     for _ in 0..3 {
         let mut client = client.clone().ready().await.unwrap();
-        let (answer, _) = client.send_request(request(), true).unwrap();
+        let (answer, _) = client.send_request(http2_request(), true).unwrap();
         streams.push(answer.await.unwrap().into_body());
     }
     fixture.base.deliver(&fixture.id, &ready("127.0.0.2"));

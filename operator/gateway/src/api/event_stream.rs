@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt as _};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
-use crate::events::ConnectionAbort;
+use crate::events::ResponseAbort;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Tells nginx not to collect the response.
@@ -28,10 +28,10 @@ pub(super) fn api_key(headers: &HeaderMap) -> &str {
     key.unwrap_or_default()
 }
 
-/// Responds with the parts of a stream; `connection` closes that of a client that reads nothing.
+/// Responds with the parts of a stream; `connection` ends that of a client that reads nothing.
 pub(super) fn response(
     parts: impl Stream<Item = Bytes> + Send + 'static,
-    connection: ConnectionAbort,
+    connection: ResponseAbort,
 ) -> Response {
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::broadcast;
 
 use super::message::Message;
-use super::{ConnectionAbort, Events};
+use super::{Events, ResponseAbort};
 
 /// Messages that a stream may fall behind, of about 1 KiB each. A power of two, to which the channel
 /// rounds up.
@@ -30,7 +30,7 @@ pub(super) struct Hub {
 struct Reader {
     /// Number of the last message that it has read.
     read: AtomicU64,
-    connection: ConnectionAbort,
+    connection: ResponseAbort,
 }
 
 /// Subscription of one stream, until it is dropped.
@@ -63,7 +63,7 @@ impl Hub {
     pub(super) fn subscribe(&mut self, events: Arc<Events>, tenant: &str, id: u64) -> Subscription {
         let reader = Arc::new(Reader {
             read: AtomicU64::new(self.published),
-            connection: ConnectionAbort::default(),
+            connection: ResponseAbort::default(),
         });
         self.readers.insert(id, reader.clone());
         Subscription {
@@ -79,7 +79,7 @@ impl Hub {
         self.readers.remove(&id);
     }
 
-    /// Sends a message to all streams. Returns the number of clients whose connection is closed
+    /// Sends a message to all streams. Returns the number of clients whose response is ended
     /// because they read nothing.
     pub(super) fn publish(&mut self, mut message: Message) -> u64 {
         if let Some(change) = &message.change {
@@ -119,8 +119,8 @@ impl Subscription {
         &self.tenant
     }
 
-    /// Extension of the response, by which the connection is closed if the client reads nothing.
-    pub(crate) fn connection(&self) -> ConnectionAbort {
+    /// Extension of the response, by which it is ended if the client reads nothing.
+    pub(crate) fn connection(&self) -> ResponseAbort {
         self.reader.connection.clone()
     }
 

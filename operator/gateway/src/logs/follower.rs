@@ -18,7 +18,7 @@ use super::cursor::{Cursor, KnownLines, Position};
 use super::line::{Line, read_line};
 use super::pod_log::{PodLog, advance};
 use super::{LogRequest, Logs, MAX_TAIL};
-use crate::events::ConnectionAbort;
+use crate::events::ResponseAbort;
 use crate::runtime_status::{RuntimeStatus, derive};
 
 /// Time for a client to read an event.
@@ -72,7 +72,7 @@ pub(super) struct Follower {
     pod: String,
     position: Option<Position>,
     events: mpsc::Sender<Bytes>,
-    connection: ConnectionAbort,
+    connection: ResponseAbort,
 }
 
 impl Follower {
@@ -81,7 +81,7 @@ impl Follower {
         entry: &Entry,
         request: LogRequest,
         events: mpsc::Sender<Bytes>,
-        connection: ConnectionAbort,
+        connection: ResponseAbort,
     ) -> Self {
         Self {
             logs,

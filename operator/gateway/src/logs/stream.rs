@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::LogPermits;
-use crate::events::{ConnectionAbort, KEEP_ALIVE, KeyCheck};
+use crate::events::{KEEP_ALIVE, KeyCheck, ResponseAbort};
 
 /// Interval of comments that keep the connection open, and of checks of the API key.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ pub(crate) struct LogStream {
     events: mpsc::Receiver<Bytes>,
     key: KeyCheck,
     stopping: CancellationToken,
-    connection: ConnectionAbort,
+    connection: ResponseAbort,
     tick: Pin<Box<Sleep>>,
     _reading: (AbortOnDropHandle<()>, LogPermits),
 }
@@ -31,7 +31,7 @@ impl LogStream {
         events: mpsc::Receiver<Bytes>,
         key: KeyCheck,
         stopping: CancellationToken,
-        connection: ConnectionAbort,
+        connection: ResponseAbort,
         reading: (AbortOnDropHandle<()>, LogPermits),
     ) -> Self {
         Self {
@@ -44,8 +44,8 @@ impl LogStream {
         }
     }
 
-    /// Extension of the response, by which the connection is closed if the client reads nothing.
-    pub(crate) fn connection(&self) -> ConnectionAbort {
+    /// Extension of the response, by which it is ended if the client reads nothing.
+    pub(crate) fn connection(&self) -> ResponseAbort {
         self.connection.clone()
     }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::client_memory::MemoryPermit;
-use crate::events::ConnectionAbort;
+use crate::events::ResponseAbort;
 use crate::observed::{BodyObserver, ObservedBody, PolledFrame};
 
 /// Interval and number of consecutive checks after which a connection is idle. Clients keep theirs
@@ -38,7 +38,7 @@ struct ConnectionState {
     /// Requests that have begun, and those of HTTP/2 that the client reset before their end.
     begun: AtomicU64,
     reset: AtomicU64,
-    /// Cancelled when the client resets too many requests, or does not read an event stream.
+    /// Cancelled when the client resets too many requests, or of HTTP/1 does not read an event stream.
     aborted: CancellationToken,
     open: AtomicUsize,
     /// True if the last request body was not read to its end.
@@ -158,7 +158,7 @@ impl InFlightRequests {
 
 impl InFlightRequest {
     /// Lets the connection be closed from outside.
-    pub(super) fn link(&self, abort: &ConnectionAbort) {
+    pub(super) fn link(&self, abort: &ResponseAbort) {
         if let Some(requests) = &self.requests {
             abort.link(requests.aborted());
         }
