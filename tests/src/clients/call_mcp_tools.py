@@ -1,11 +1,12 @@
-"""Calls every tool of /mcp with the official SDK. usage: call_mcp_tools.py MODE URL IMAGE KERNEL_IMAGE, key in
-SANDBOX_API_KEY. MODE is that of mcp.Client: auto (the newest revision of the protocol) or legacy (with initialize).
+"""Calls every tool of /mcp with the official SDK. usage: call_mcp_tools.py MODE URL IMAGE KERNEL_IMAGE, keys of two
+tenants in SANDBOX_API_KEY and OTHER_API_KEY. MODE is that of mcp.Client: auto (the newest revision of the protocol) or legacy (with initialize).
 Prints the version of the protocol and the names of the tools that were called."""
 
 import asyncio
 import base64
 import os
 import sys
+from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
@@ -13,15 +14,40 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 mode, url, image, kernel_image = sys.argv[1:]
-key = os.environ["SANDBOX_API_KEY"]
+key, other_key = os.environ["SANDBOX_API_KEY"], os.environ["OTHER_API_KEY"]
 called = set()
 
 
-async def main():
+@asynccontextmanager
+async def connected(key, *on_response):
+    """A client with this key."""
     headers = {"Authorization": f"Bearer {key}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=600) as http:
+    hooks = {"response": list(on_response)}
+    async with httpx2.AsyncClient(headers=headers, timeout=600, event_hooks=hooks) as http:
         async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
-            await session(client)
+            yield client
+
+
+async def main():
+    await rejected()
+    async with connected(key) as client:
+        await session(client)
+
+
+async def rejected():
+    """A client with a wrong key cannot begin: each answer is 401."""
+    statuses = set()
+
+    async def note_status(response):
+        statuses.add(response.status_code)
+
+    try:
+        async with connected("wrong", note_status) as client:
+            await client.list_tools()
+    except Exception:
+        assert statuses == {401}, statuses
+    else:
+        raise AssertionError("a wrong key was accepted")
 
 
 async def session(client):
@@ -96,8 +122,10 @@ async def session(client):
     await call("resume", sandbox=name)
     text, _ = await call("run", sandbox=name, command="cat /workspace/a/b.txt")
     assert "three" in text, text
-    if mode != "legacy":
-        await cancelled(client, name)
+    await cancelled(client, name)
+    async with connected(other_key) as other:
+        result = await other.call_tool("read", {"sandbox": name, "path": "/workspace/a/b.txt"})
+    assert result.is_error and "no runtime for this session" in result.content[0].text, result
 
     kernel = f"{name}-kernel"
     await call("create", image=kernel_image, name=kernel)

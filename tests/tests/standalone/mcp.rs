@@ -1,8 +1,10 @@
-//! `/mcp` as its users have it: the official SDK calls every tool, in both eras of the protocol.
+//! `/mcp` as its users have it: the official SDK calls every tool, in both eras of the protocol, and
+//! cancels calls. Another key reads nothing, and a wrong one gets 401.
 
 use std::process::Command;
 
-use tests::binaries::root;
+use tests::binaries::{binary, root};
+use tests::cli_tools::until;
 use tests::plugin_session::IMAGE;
 
 use crate::fixture::fixture_with;
@@ -34,11 +36,21 @@ fn official_client_calls_every_tool() {
     let Some(fixture) = fixture_with(&["--url-form", "path", &image]) else {
         return;
     };
+    let sandbox = binary("sandbox");
+    let sandbox = sandbox.to_str().unwrap();
+    let create = ["keys", "create", "other", "--operator-namespace", "default"];
+    let other = fixture.standalone.run(sandbox, &create);
+    until("the gateway knows the other key", || {
+        let mut list = fixture.standalone.command(sandbox);
+        let list = list.arg("list").env("SANDBOX_API_KEY", other.trim());
+        list.output().unwrap().status.success()
+    });
     let script = root().join("tests/src/clients/call_mcp_tools.py");
     for (mode, version) in [("auto", "2026-07-28"), ("legacy", "2025-11-25")] {
         let mut client = fixture.standalone.command(&python);
         client.arg(&script).arg(mode);
         client.args([&fixture.url("/mcp"), HOST_IMAGE, IMAGE]);
+        client.env("OTHER_API_KEY", other.trim());
         let done = client.env("SANDBOX_API_KEY", fixture.key()).output();
         let done = done.unwrap();
         let errors = String::from_utf8_lossy(&done.stderr);

@@ -14,12 +14,14 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use rmcp::model::RequestId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
+use super::running_calls::{self, CallKey, RunningCalls};
 use crate::client_address::ClientAddress;
 use crate::client_memory::ClientMemory;
 use crate::keyed_limit::KeyedLimiter;
@@ -54,6 +56,7 @@ pub(crate) struct Backend {
     tenant_answers: KeyedLimiter<String>,
     /// Calls in progress by tenant.
     pub(super) calls: KeyedLimiter<String>,
+    pub(super) running: RunningCalls,
 }
 
 /// Client of a call. Its key is secret, so `Debug` leaves it out.
@@ -63,6 +66,7 @@ pub(super) struct Caller(Arc<CallerParts>);
 struct CallerParts {
     key: HeaderValue,
     tenant: String,
+    session: Option<String>,
     address: ClientAddress,
     peer: SocketAddr,
     trace: HeaderMap,
@@ -89,6 +93,7 @@ impl Caller {
         Self(Arc::new(CallerParts {
             key,
             tenant,
+            session: running_calls::session(headers),
             address,
             peer,
             trace: trace.collect(),
@@ -97,6 +102,15 @@ impl Caller {
 
     pub(super) fn tenant(&self) -> &String {
         &self.0.tenant
+    }
+
+    /// Key of a request of this client; `None` without a session.
+    pub(super) fn call_key(&self, request: &RequestId) -> Option<CallKey> {
+        Some(CallKey {
+            tenant: self.0.tenant.clone(),
+            session: self.0.session.clone()?,
+            request: request.clone(),
+        })
     }
 }
 
@@ -115,6 +129,7 @@ impl Backend {
             answers: ClientMemory::new(ANSWER_MEMORY_BYTES),
             tenant_answers: KeyedLimiter::default(),
             calls: KeyedLimiter::default(),
+            running: RunningCalls::default(),
         }
     }
 

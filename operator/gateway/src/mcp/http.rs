@@ -14,13 +14,17 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use jiff::Timestamp;
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcNotification, JsonRpcRequest,
+    RequestId,
+};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::backend::{Backend, Caller};
+use super::running_calls::{RunningCalls, SESSION, new_session};
 use super::server::McpServer;
 use crate::api::{ApiError, MAX_BODY_BYTES, error_response};
 use crate::client_address::ClientAddress;
@@ -39,12 +43,37 @@ const INVALID_REQUEST: i32 = -32600;
 
 type Service = StreamableHttpService<McpServer, NeverSessionManager>;
 
+/// Message of which the library leaves out a part, because it keeps no sessions.
+enum SessionMessage {
+    /// Its response names the session.
+    Initialize,
+    /// Ends a call of the session.
+    Cancelled(RequestId),
+}
+
 /// The endpoint; cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 pub(crate) struct Mcp {
     tenants: Tenants,
+    running: RunningCalls,
     #[debug(skip)]
     service: Service,
+}
+
+impl SessionMessage {
+    fn of(message: ClientJsonRpcMessage) -> Option<Self> {
+        match message {
+            ClientJsonRpcMessage::Request(JsonRpcRequest {
+                request: ClientRequest::InitializeRequest(_),
+                ..
+            }) => Some(Self::Initialize),
+            ClientJsonRpcMessage::Notification(JsonRpcNotification {
+                notification: ClientNotification::CancelledNotification(cancelled),
+                ..
+            }) => cancelled.params.request_id.map(Self::Cancelled),
+            _ => None,
+        }
+    }
 }
 
 impl Mcp {
@@ -59,13 +88,18 @@ impl Mcp {
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(MAX_BODY_BYTES);
+        let running = backend.running.clone();
         let server = McpServer::new(backend);
         let service = Service::new(
             move || Ok(server.clone()),
             Arc::new(NeverSessionManager::default()),
             config,
         );
-        Self { tenants, service }
+        Self {
+            tenants,
+            running,
+            service,
+        }
     }
 
     /// Answers one request. Errors of HTTP have the body of the API's errors, those of the protocol
@@ -88,18 +122,32 @@ impl Mcp {
     ) -> Result<Response<Body>, Box<Response<Body>>> {
         let (mut parts, body) = request.into_parts();
         let caller = self.authenticate(&parts, client, peer)?;
-        let body = if parts.method == Method::POST {
+        let (body, message) = if parts.method == Method::POST {
             read(&parts, body).await?
         } else {
-            Bytes::new()
+            (Bytes::new(), None)
         };
-        // The library may log what it gets.
+        // The library may log what it gets, and has no sessions.
         parts.headers.remove(API_KEY);
         parts.headers.remove(AUTHORIZATION);
-        parts.extensions.insert(caller);
+        parts.headers.remove(SESSION);
+        parts.extensions.insert(caller.clone());
         let request = Request::from_parts(parts, Full::new(body));
         let response = self.service.handle(request).await;
-        Ok(with_error_body(response.map(Body::new)).await)
+        let mut response = with_error_body(response.map(Body::new)).await;
+        match message.filter(|_| response.status().is_success()) {
+            Some(SessionMessage::Initialize) => {
+                let id = new_session().and_then(|id| HeaderValue::try_from(id).ok());
+                response.headers_mut().extend(id.map(|id| (SESSION, id)));
+            }
+            Some(SessionMessage::Cancelled(id)) => {
+                if let Some(key) = caller.call_key(&id) {
+                    self.running.cancel(&key);
+                }
+            }
+            None => {}
+        }
+        Ok(response)
     }
 
     fn authenticate(
@@ -152,8 +200,12 @@ fn key(headers: &HeaderMap) -> Option<HeaderValue> {
     is_bearer.then_some(key)
 }
 
-/// Reads a message and checks that it is one. The library would answer 415 to one that is not.
-async fn read(parts: &Parts, body: Body) -> Result<Bytes, Box<Response<Body>>> {
+/// Reads a message and checks that it is one, if it is JSON. The library would answer 415 to one that
+/// is not.
+async fn read(
+    parts: &Parts,
+    body: Body,
+) -> Result<(Bytes, Option<SessionMessage>), Box<Response<Body>>> {
     let failed = |error: ApiError| Box::new(error.into_response());
     let body = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
     let body = body
@@ -167,7 +219,7 @@ async fn read(parts: &Parts, body: Body) -> Result<Bytes, Box<Response<Body>>> {
         })?
         .to_bytes();
     if !is_json(&parts.headers) {
-        return Ok(body);
+        return Ok((body, None));
     }
     if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&body) {
         let (line, column) = (error.line(), error.column());
@@ -178,11 +230,11 @@ async fn read(parts: &Parts, body: Body) -> Result<Bytes, Box<Response<Body>>> {
         let text = "batches are not supported: send one message per request";
         return Err(Box::new(rpc_error(INVALID_REQUEST, text)));
     }
-    if serde_json::from_slice::<ClientJsonRpcMessage>(&body).is_err() {
+    let Ok(message) = serde_json::from_slice(&body) else {
         let text = "the body is not a JSON-RPC message of the Model Context Protocol";
         return Err(Box::new(rpc_error(INVALID_REQUEST, text)));
-    }
-    Ok(body)
+    };
+    Ok((body, SessionMessage::of(message)))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -92,6 +92,8 @@ impl ServerHandler for McpServer {
             let text = format!("the API key has {MAX_CALLS} calls in progress; try again");
             return Ok(failed(&ToolError(text)).into());
         };
+        let key = call.caller.call_key(&context.id);
+        let _running = key.and_then(|key| self.backend.running.register(key, context.ct.clone()));
         let arguments = request.arguments.unwrap_or_default();
         let name = &*request.name;
         let result = tokio::select! {

@@ -38,7 +38,7 @@ struct ConnectionState {
     /// Requests that have begun, and those of HTTP/2 that the client reset before their end.
     begun: AtomicU64,
     reset: AtomicU64,
-    /// Cancelled when the client resets too many requests, or of HTTP/1 does not read an event stream.
+    /// Cancelled when the client resets too many requests, or of HTTP/1 reads no event stream.
     aborted: CancellationToken,
     open: AtomicUsize,
     /// True if the last request body was not read to its end.

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use testing::FakeApi;
 
 use crate::support::gateway_fixture::{
-    GatewayFixture, KEY, OTHER_KEY, config, failed, ready, recorded_tenants,
+    GatewayFixture, KEY, OTHER_KEY, config, failed, read, ready, recorded_tenants,
 };
-use crate::support::mcp_client::{message, outcome, post, tool_request};
+use crate::support::mcp_client::{cancellation, message, outcome, post, tool_request};
 use crate::support::socket_fixture::{RawConnection, SocketFixture};
 
 /// A response of the server in a sandbox.
@@ -353,6 +353,48 @@ async fn cancelled_run_interrupts_its_command_and_no_other() {
         };
         tokio::join!(after, serve);
     }
+}
+
+#[tokio::test]
+async fn notification_cancels_the_run_of_its_session_and_no_other() {
+    let fixture = SocketFixture::new().await;
+    let key = session_key(&fixture.base).await;
+    let arguments = json!({"sandbox": "s1", "command": "sleep 600"});
+    let mut request = tool_request(KEY, "run", &arguments);
+    let session = "first".parse().unwrap();
+    request.headers_mut().insert("mcp-session-id", session);
+    let running = observation("run", "", &json!({"metadata": {"exit_code": -1}}));
+    let serve = async {
+        let mut sandbox = fixture.sandbox().await;
+        action(&mut sandbox, &key).await;
+        for (key, session, id) in [
+            (KEY, "second", 1),
+            (KEY, "", 1),
+            (KEY, "first", 2),
+            (OTHER_KEY, "first", 1),
+        ] {
+            let sent = fixture.base.send(cancellation(key, session, id)).await;
+            assert_eq!(sent.status(), 202, "{session} {id}");
+        }
+        sandbox.send(&running).await;
+        drop(sandbox);
+        let mut sandbox = fixture.sandbox().await;
+        let asked = action(&mut sandbox, &key).await;
+        assert_eq!(asked["args"]["command"], "", "the call goes on: {asked}");
+        let sent = fixture.base.send(cancellation(KEY, "first", 1)).await;
+        assert_eq!(sent.status(), 202);
+        sandbox.send(&running).await;
+        drop(sandbox);
+        let mut sandbox = fixture.sandbox().await;
+        let asked = action(&mut sandbox, &key).await;
+        let interrupt = json!({"command": "C-c", "is_input": true});
+        assert_eq!(asked["args"], interrupt);
+        sandbox.send(&running).await;
+    };
+    let (response, ()) = tokio::join!(fixture.base.send(request), serve);
+    let (status, answer) = read(response).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["error"]["message"], "cancelled", "{answer}");
 }
 
 #[tokio::test]

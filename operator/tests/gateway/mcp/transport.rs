@@ -1,5 +1,7 @@
 //! The transport: keys, origins, messages that are none, and answers without a session.
 
+use std::collections::HashSet;
+
 use axum::body::Body;
 use http::{Request, StatusCode};
 use operator::gateway::ApiSettings;
@@ -52,8 +54,9 @@ async fn key_is_accepted_in_either_header() {
 }
 
 #[tokio::test]
-async fn initialize_answers_a_supported_version_without_a_session() {
+async fn initialize_answers_a_supported_version_and_names_the_session() {
     let fixture = GatewayFixture::new();
+    let mut sessions = HashSet::new();
     for (offered, chosen) in [
         ("2025-06-18", "2025-06-18"),
         ("2025-11-25", "2025-11-25"),
@@ -64,7 +67,8 @@ async fn initialize_answers_a_supported_version_without_a_session() {
             .body(message("initialize", &initialize(offered)))
             .unwrap();
         let response = fixture.send(request).await;
-        assert!(!response.headers().contains_key("mcp-session-id"));
+        let session = response.headers()["mcp-session-id"].to_str().unwrap();
+        assert!(sessions.insert(session.to_owned()), "{session}");
         let (status, body) = read(response).await;
         assert_eq!(status, 200, "{body}");
         let result = &body["result"];

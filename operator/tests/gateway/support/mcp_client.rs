@@ -35,6 +35,14 @@ pub(crate) fn tool_request(key: &str, tool: &str, arguments: &Value) -> Request<
     post_as(key).body(body).unwrap()
 }
 
+/// Request that cancels a request of the session.
+pub(crate) fn cancellation(key: &str, session: &str, id: u32) -> Request<Body> {
+    let params = json!({"requestId": id, "reason": "enough"});
+    let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    let request = post_as(key).header("mcp-session-id", session);
+    request.body(Body::from(body.to_string())).unwrap()
+}
+
 impl GatewayFixture {
     /// Sends a message; status and JSON of the response.
     pub(crate) async fn mcp(&self, method: &str, params: &Value) -> (u16, Value) {
