@@ -54,10 +54,11 @@ impl Failure {
 /// Exit code of a program that could not be started, as of a shell.
 fn not_started(cause: &str) -> u8 {
     const NOT_FOUND: &str = "(os error 2)";
-    const NOT_EXECUTABLE: &str = "(os error 13)";
+    /// Permission denied, as of a directory, and a format that the kernel does not know.
+    const NOT_EXECUTABLE: [&str; 2] = ["(os error 13)", "(os error 8)"];
     if cause.ends_with(NOT_FOUND) {
         127
-    } else if cause.ends_with(NOT_EXECUTABLE) {
+    } else if NOT_EXECUTABLE.iter().any(|end| cause.ends_with(end)) {
         126
     } else {
         TOOL_FAILED
@@ -116,6 +117,8 @@ mod tests {
         assert_eq!(not_started(missing), 127);
         let locked = "cannot start \"/etc/passwd\": Permission denied (os error 13)";
         assert_eq!(not_started(locked), 126);
+        let text = "cannot start \"./notes.txt\": Exec format error (os error 8)";
+        assert_eq!(not_started(text), 126);
         assert_eq!(not_started("command must not be empty"), TOOL_FAILED);
         assert_eq!(Failure::Usage(String::new()).exit_code(), TOOL_FAILED);
     }

@@ -1,4 +1,4 @@
-//! Shells and streams, and how they end: by an exit code, a closed output or Ctrl-C.
+//! Shells and streams, and how they end: by an exit code, a closed output, a signal or Ctrl-C.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -8,6 +8,7 @@ use client::{Client, Settings};
 use pty_process::{Pty, Size};
 use serde_json::json;
 use tests::binaries::binary;
+use tests::cli_tools::{run_checked, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
@@ -17,7 +18,7 @@ use crate::fixture::fixture_with;
 
 impl Cli {
     /// Runs the command on a terminal.
-    fn on_terminal(&self, args: &[&str]) -> (Pty, Child) {
+    pub(super) fn on_terminal(&self, args: &[&str]) -> (Pty, Child) {
         let (pty, pts) = pty_process::open().unwrap();
         pty.resize(Size::new(30, 120)).unwrap();
         let child = pty_process::Command::new(binary("sandbox"))
@@ -125,4 +126,42 @@ async fn interrupted_start_leaves_nothing() {
         cli.fails(&["describe", "cut"])
             .contains("no sandbox is called cut")
     );
+}
+
+#[test]
+fn exit_codes_tell_commands_that_cannot_start_and_signals() {
+    let Some(cli) = Cli::with_sandbox("codes") else {
+        return;
+    };
+    let write = "echo true > /tmp/locked";
+    cli.succeeds(&["exec", "codes", "--", "sh", "-c", write]);
+    for (program, code) in [
+        ("/tmp", 126),
+        ("/tmp/locked", 126),
+        ("/tmp/none", 127),
+        ("no-such-program", 127),
+    ] {
+        let output = cli.run(&["exec", "codes", "--", program]);
+        assert_eq!(output.status.code(), Some(code), "{program}: {output:?}");
+    }
+    // The program ignores the hang-up, so it is killed.
+    let script = "trap '' HUP TERM; echo $$; exec sleep 3600";
+    for (signal, code) in [("-HUP", 129), ("-TERM", 143)] {
+        let mut child = cli
+            .command(&["exec", "codes", "--", "sh", "-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pid = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut pid).unwrap();
+        run_checked("kill", &[signal, &child.id().to_string()]);
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        until("the program in the sandbox has ended", || {
+            let look = format!("kill -0 {}", pid.trim());
+            let look = cli.run(&["exec", "codes", "--", "sh", "-c", &look]);
+            look.status.code() == Some(1)
+        });
+    }
 }

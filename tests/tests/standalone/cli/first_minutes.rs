@@ -3,12 +3,14 @@
 use std::process::Stdio;
 
 use tests::binaries::{binary, root};
+use tokio::io::AsyncWriteExt as _;
 
 use super::Cli;
+use super::terminals::read_until;
 
 /// The lines of `docs/cli.md`, as they stand there.
-#[test]
-fn newcomer_uses_the_command_line() {
+#[tokio::test]
+async fn newcomer_uses_the_command_line() {
     let Some(cli) = Cli::new() else { return };
     let page = std::fs::read_to_string(root().join("docs/cli.md")).unwrap();
     let (_, lines) = page
@@ -21,7 +23,11 @@ fn newcomer_uses_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let mut said = String::new();
     for line in lines.lines() {
-        // The login shell reads nothing: its input has ended.
+        if let Some(words) = line.strip_prefix("sandbox shell ") {
+            let (name, _) = words.split_once('#').unwrap();
+            use_shell(&cli, name.trim()).await;
+            continue;
+        }
         let output = cli
             .fixture
             .standalone
@@ -41,4 +47,17 @@ fn newcomer_uses_the_command_line() {
     }
     let copied = std::fs::read_to_string(folder.path().join("notes.txt"));
     assert_eq!(copied.unwrap(), "hello\n");
+}
+
+/// Writes a file in a shell on a terminal, and reads it with another command.
+async fn use_shell(cli: &Cli, name: &str) {
+    let (mut pty, mut child) = cli.on_terminal(&["shell", name]);
+    // The prompt: keys that are typed before a shell reads its terminal can be lost.
+    read_until(&mut pty, "").await;
+    pty.write_all(b"echo hi > seen.txt\nexit\n").await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+    assert_eq!(
+        cli.succeeds(&["exec", name, "--", "cat", "seen.txt"]),
+        "hi\n"
+    );
 }
