@@ -1,5 +1,6 @@
 //! The alerts and dashboards of the chart, as Prometheus gets them.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -80,6 +81,22 @@ pub fn queries() -> Vec<Query> {
         text: rule["expr"].as_str().unwrap().to_owned(),
     });
     of_dashboards.chain(of_alerts).collect()
+}
+
+/// Metrics and labels whose values the variables of the dashboards can have: each is queried as
+/// `label_values(METRIC, LABEL)`.
+pub fn variables() -> BTreeSet<(String, String)> {
+    let all = dashboards().into_iter().flat_map(|(_, dashboard)| {
+        let variables = dashboard["templating"]["list"].as_array().unwrap().clone();
+        variables.into_iter().filter(|one| one["type"] == "query")
+    });
+    let parts = |variable: Value| {
+        let query = variable["query"]["query"].as_str().unwrap();
+        let inner = query.strip_prefix("label_values(").unwrap();
+        let (metric, label) = inner.trim_end_matches(')').split_once(", ").unwrap();
+        (metric.to_owned(), label.to_owned())
+    };
+    all.map(parts).collect()
 }
 
 /// Replaces the variables of Grafana; those that nothing replaces are invalid.

@@ -10,7 +10,7 @@ use operator::admin_server;
 use operator::controller::UserNamespaces;
 use serde_json::{Value, json};
 use tests::fork_session::snapshot;
-use tests::monitoring::{NAMESPACE, Query, alert_rules, queries, rule_file};
+use tests::monitoring::{NAMESPACE, Query, alert_rules, queries, rule_file, variables};
 use tests::persistence_session::{pause, start_body};
 use tests::prometheus::Prometheus;
 use tests::session::Session;
@@ -51,6 +51,7 @@ async fn every_query_has_data_of_a_live_process() {
 
     let (of_probes, others): (Vec<_>, Vec<_>) = queries().into_iter().partition(is_of_probes);
     wait_for_data(&prometheus, others).await;
+    variables_have_values(&prometheus).await;
     let missing = without_data(&prometheus, of_probes).await;
     assert_eq!(missing.len(), OF_PROBES.len(), "not only of clusters");
     rules_are_healthy(&prometheus, rules.len()).await;
@@ -204,6 +205,17 @@ async fn without_data(prometheus: &Prometheus, queries: Vec<Query>) -> Vec<Query
         }
     }
     missing
+}
+
+/// Asserts that each variable of the dashboards offers the namespace of this process.
+async fn variables_have_values(prometheus: &Prometheus) {
+    let all = variables();
+    assert!(!all.is_empty(), "dashboards without variables");
+    for (metric, label) in all {
+        let path = format!("label/{label}/values?match%5B%5D={metric}");
+        let answer = prometheus.get(&path).await;
+        assert_eq!(answer["data"], json!([NAMESPACE]), "{metric}: {answer}");
+    }
 }
 
 async fn rules_are_healthy(prometheus: &Prometheus, count: usize) {
