@@ -24,7 +24,14 @@ pub(crate) fn moments(
         info.container_started_at,
         "images pulled, container started".into(),
     );
-    add(info.ready_at, "ready".into());
+    // A Pod that was warm has no stages in this run.
+    let was_warm = info.scheduled_at.is_none() && info.container_started_at.is_none();
+    let ready = if was_warm {
+        "claimed from pool, ready"
+    } else {
+        "ready"
+    };
+    add(info.ready_at, ready.into());
     if let Some(kept) = &info.persisted {
         add(kept.at, format!("paused, kept {}", kept.level));
     }
@@ -114,5 +121,18 @@ mod tests {
                         2026-11-27 04:05:00Z   4m55s   paused, kept Root\n\
                         2026-11-27 04:06:00Z   60s     now\n";
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn timeline_names_the_claim_of_a_warm_pod() {
+        let info: RuntimeInfo = serde_json::from_value(json!({
+            "runtime_id": "abcdefghijklmnop", "session_id": "s", "url": "http://x", "status": "running",
+            "created_at": "2026-11-27T03:00:00Z", "ready_at": "2026-11-27T03:00:00.3Z",
+        }))
+        .unwrap();
+        let now = "2026-11-27T03:00:01Z".parse().unwrap();
+        let lines = render(&moments(&info, None, now), now);
+        let expected = "2026-11-27 03:00:00Z   0.3s    claimed from pool, ready\n";
+        assert!(lines.contains(expected), "{lines}");
     }
 }
