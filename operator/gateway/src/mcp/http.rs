@@ -200,8 +200,8 @@ fn key(headers: &HeaderMap) -> Option<HeaderValue> {
     is_bearer.then_some(key)
 }
 
-/// Reads a message and checks that it is one, if it is JSON. The library would answer 415 to one that
-/// is not.
+/// Reads a message and checks that it is one, if it is JSON. The library answers 415 to one that is
+/// not.
 async fn read(
     parts: &Parts,
     body: Body,

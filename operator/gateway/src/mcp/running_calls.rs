@@ -15,8 +15,8 @@ pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id")
 /// Longest id of a session. Those of the gateway have 32 characters.
 const MAX_SESSION_BYTES: usize = 64;
 
-/// Tokens of the calls in progress on this replica; cheap to clone. Each holds a permit of its tenant,
-/// which bounds their number.
+/// Tokens of the calls in progress on this replica; cheap to clone. Each call holds a permit of its
+/// tenant, which bounds their number.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunningCalls(Arc<Mutex<HashMap<CallKey, CancellationToken>>>);
 
