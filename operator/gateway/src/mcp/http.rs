@@ -44,6 +44,7 @@ const INVALID_REQUEST: i32 = -32600;
 type Service = StreamableHttpService<McpServer, NeverSessionManager>;
 
 /// Message of which the library leaves out a part, because it keeps no sessions.
+#[derive(Debug)]
 enum SessionMessage {
     /// Its response names the session.
     Initialize,
