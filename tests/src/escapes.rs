@@ -2,4 +2,5 @@
 
 pub mod attempts;
 pub mod other_volume;
+pub mod outside;
 pub mod program;

@@ -9,10 +9,11 @@ use std::process::Command;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tests::binaries::binary;
+use tests::escapes::outside::outside;
 use tests::registry::{add_program, image_of, small_root};
 use tests::tree::{difference, listing};
 
-use super::setting::{Setting, contexts, outside, setting};
+use super::setting::{Setting, contexts, setting};
 use crate::sessions::{open, read};
 
 fn hash(path: &Path) -> Vec<u8> {

@@ -2,8 +2,9 @@
 //! and the API do not notice.
 
 use serde_json::{Value, json};
+use tests::escapes::outside::outside;
 
-use super::setting::{Setting, outside, setting};
+use super::setting::{Setting, setting};
 
 /// Processes of a container in this test.
 const PROCESSES: usize = 100;

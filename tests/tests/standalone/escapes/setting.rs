@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 use tests::registry::{LocalRegistry, add_program, image_of, small_root};
@@ -124,24 +124,4 @@ impl Setting {
         fs::write(&path, "secret").unwrap();
         path.to_str().unwrap().to_owned()
     }
-}
-
-/// Runs a script as root outside of any sandbox, with arguments from `$0`. Namespaces of its own
-/// only keep the attempts from each other and end its processes.
-pub(super) fn outside(script: &str, arguments: &[&str]) -> String {
-    let output = Command::new("unshare")
-        .args([
-            "--mount",
-            "--ipc",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "--kill-child",
-        ])
-        .args(["sh", "-c", script])
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap()
 }
