@@ -16,9 +16,10 @@ const MAX_POLLS: u32 = 600;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Directories that changes are made in: all but the workspace and what every Pod has anew.
-const DIRECTORIES: &str = "/etc /opt /root /home /var/lib /srv";
+const DIRECTORIES: &str = "/etc /opt /root /home /var/lib /srv /usr/local/lib";
 
-/// Changes of all kinds, some of which each round makes again. `$1` is the number of the round.
+/// Changes of all kinds, some of which each round makes again. `$1` is the number of the round. There
+/// are none in `/usr` where it is read-only.
 const CHANGE: &str = r#"
 set -eu
 mkdir -p /opt/kept "/var/lib/kept/round $1"
@@ -36,6 +37,11 @@ chmod 600 ~/.token
 touch -d "2001-02-03 04:05:06" "/home/dated-$1"
 [ ! -e "/etc/kept-$(($1 - 2))" ] || rm -r "/etc/kept-$(($1 - 2))" "/var/lib/kept/round $(($1 - 2))"
 rm -f /etc/debian_version
+mkdir -p /usr/local/lib/kept 2>/dev/null || exit 0
+cp /bin/true "/usr/local/lib/kept/program-$1"
+head -c 100000 /dev/urandom >/usr/local/lib/kept/random
+echo "round $1" >>/usr/local/lib/kept/log
+rm -f "/usr/local/lib/kept/program-$(($1 - 2))"
 "#;
 
 /// Installs packages, whose versions are the number of the round.
@@ -72,12 +78,9 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
     }
     let versions = async || session.run("sh /workspace/versions.sh").await;
     let info = session.info().await;
-    // The host's own root has no configuration of apt.
-    let tool = if info["image"] == "host" {
-        "pip"
-    } else {
-        "apt"
-    };
+    // The host's own root has no configuration of apt, and its `/usr` is read-only.
+    let is_host = info["image"] == "host";
+    let tool = if is_host { "pip" } else { "apt" };
     let first = info["incarnation"].as_u64();
     for round in 1..=rounds {
         let install = format!("sh /workspace/install.sh {round}");
@@ -108,6 +111,10 @@ pub async fn changed_files_survive_pauses(session: &Session, rounds: u32) {
     }
     let gone = session.run("ls /etc/debian_version").await;
     assert!(gone.contains("No such file"), "{gone}");
+    if !is_host {
+        let log = session.run("wc -l </usr/local/lib/kept/log").await;
+        assert_eq!(log, rounds.to_string());
+    }
 }
 
 /// A server with a random token and the number of its answers, which it counts in memory, in shared
@@ -241,12 +248,14 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
     } else {
         String::new()
     };
-    let ask = "echo \"$(greet) $PWD $(jobs | wc -l)\"; curl -s 127.0.0.1:7070";
+    // With the process ids, which stay the same.
+    let state = "echo \"$(greet) $PWD\" $$ $(jobs -p)";
+    let ask = &format!("{state}; curl -s 127.0.0.1:7070");
     let wait = "curl -s --retry 50 --retry-delay 1 --retry-connrefused 127.0.0.1:7070 || cat /workspace/server.log";
     let first = session.run(wait).await;
     let token = first.strip_suffix(" 1 1 1 1 open").expect(&first);
-    let shell = session.run("echo \"$(greet) $PWD $(jobs | wc -l)\"").await;
-    let sum = "import hashlib; n += 1; print(hashlib.sha256(data).hexdigest(), n)";
+    let shell = session.run(state).await;
+    let sum = "import hashlib; n += 1; print(hashlib.sha256(data).hexdigest(), os.getpid(), n)";
     let digest = async || {
         let content = session.run_python(sum).await;
         content.lines().next().unwrap_or_default().to_owned()
