@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::binaries::{criu_or_skip, is_root_or_skips};
 use tests::fork_session::{delete_all, fork, forks_go_on, snapshot};
+use tests::persistence_session::interpreter::interpreter_survives_pauses;
 use tests::persistence_session::{
     Workload, body_with_processes, changed_files_survive_pauses, pause, processes_survive_pauses,
     start_body,
@@ -30,26 +31,26 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
     let Some(mut fixture) = fixture() else { return };
     let body = start_body("kept", "host");
     let session = Session::start(fixture.api(), fixture.key(), &body).await;
-    changed_files_survive_pauses(&session, 3).await;
+    changed_files_survive_pauses(&session, 10).await;
     session.pause().await;
     drop(fixture.standalone);
     fixture.standalone = start(fixture.state.path(), &["--url-form", "nested"]);
     let again = Session::start(fixture.api(), fixture.key(), &body).await;
     assert_eq!(again.id, session.id);
-    let kept = again.run("cat /etc/kept-3").await;
-    assert!(kept.contains("round 3"), "{kept}");
+    let kept = again.run("cat /etc/kept-10").await;
+    assert!(kept.contains("round 10"), "{kept}");
     again.stop().await;
 }
 
-/// Sandboxes of all kinds at once: in the long form, a thousand pauses. Nothing of them is left when
-/// they have been stopped.
+/// Sandboxes of all kinds at once: in the long form, more than a thousand pauses. Nothing of them is
+/// left when they have been stopped.
 #[tokio::test]
 async fn processes_survive_pauses_on_one_machine() {
     let Some((standalone, state)) = with_processes() else {
         return;
     };
     let helpers = children(standalone.id());
-    let rounds = full_or(250, 3);
+    let rounds = full_or(250, 10);
     let survive = async |image: &'static str, user: &'static str, kernel_mib| {
         let body = body_with_processes(&format!("{image}-{user}"), image, user);
         let session = Session::start(standalone.api(), standalone.key(), &body).await;
@@ -59,6 +60,7 @@ async fn processes_survive_pauses_on_one_machine() {
             // The network is not in the user namespace of sandboxes.
             keeps_connections: false,
             kernel_mib,
+            // Sandboxes have `no_new_privs`, by which `sudo` does not work.
             has_root_process: false,
         };
         processes_survive_pauses(&session, workload).await;
@@ -70,11 +72,19 @@ async fn processes_survive_pauses_on_one_machine() {
         changed_files_survive_pauses(&session, rounds).await;
         session.stop().await;
     };
+    let with_interpreter = async || {
+        let body = body_with_processes("interpreter", IMAGE, "openhands");
+        let session = Session::start(standalone.api(), standalone.key(), &body).await;
+        interpreter_survives_pauses(&session, rounds).await;
+        session.stop().await;
+    };
+    // The host has no kernel.
     tokio::join!(
-        survive(IMAGE, "root", 32),
+        survive(IMAGE, "root", 200),
         survive(IMAGE, "openhands", 32),
         survive("host", "root", 0),
         with_files(),
+        with_interpreter(),
     );
     nothing_is_left(state.path(), standalone.id(), &helpers).await;
 }
