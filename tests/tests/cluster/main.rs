@@ -20,6 +20,7 @@ mod isolation;
 mod kubectl;
 mod node_control;
 mod node_failures;
+mod node_leftovers;
 mod operator_kills;
 mod persistence;
 mod persistence_crashes;

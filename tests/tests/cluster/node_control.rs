@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const SOME_BYTES: u64 = 8 << 20;
 
 /// Runs containerd's client on the node.
-fn ctr(args: &[&str]) -> String {
+pub(crate) fn ctr(args: &[&str]) -> String {
     let socket = cluster_directory().join("run/containerd.sock");
     let place = ["-a", socket.to_str().unwrap(), "-n", "k8s.io"];
     run_checked("ctr", &[&place[..], args].concat())

@@ -18,6 +18,7 @@ use tests::size::full_or;
 
 use crate::installation::{API_KEY, IMAGE, api};
 use crate::node_control::kill_container;
+use crate::node_leftovers::{leftovers, stop_without_leftovers};
 use crate::test_namespace::TestNamespace;
 
 /// Image with Node.js, which uses `io_uring` where it can: the supervisor hides it in user namespaces.
@@ -31,10 +32,12 @@ fn rounds() -> u32 {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn changed_files_survive_pauses_on_a_node() {
+    let ns = TestNamespace::of_gateway().await;
+    let before = leftovers(&ns).await;
     let body = start_body("kept", IMAGE);
     let session = Session::start(&api(), API_KEY, &body).await;
     changed_files_survive_pauses(&session, rounds()).await;
-    session.stop().await;
+    stop_without_leftovers(&ns, &session, &before).await;
 }
 
 #[tokio::test]
@@ -42,6 +45,7 @@ async fn changed_files_survive_pauses_on_a_node() {
 async fn processes_survive_pauses_on_a_node() {
     let ns = TestNamespace::of_gateway().await;
     let is_overlay = best_mechanism(&ns).await == RootMechanism::Overlay;
+    let before = leftovers(&ns).await;
     let survive = async |user: &str, own: &'static str, kernel_mib| {
         let image = if is_overlay { NODE_IMAGE } else { IMAGE };
         let mut body = body_with_processes(&format!("processes-{user}"), image, user);
@@ -59,7 +63,7 @@ async fn processes_survive_pauses_on_a_node() {
             has_root_process: user != "root",
         };
         processes_survive_pauses(&session, workload).await;
-        session.stop().await;
+        stop_without_leftovers(&ns, &session, &before).await;
     };
     tokio::join!(
         survive("root", "/var/lib", 200),
@@ -70,10 +74,12 @@ async fn processes_survive_pauses_on_a_node() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn interpreter_survives_pauses_on_a_node() {
+    let ns = TestNamespace::of_gateway().await;
+    let before = leftovers(&ns).await;
     let body = body_with_processes("interpreter", IMAGE, "openhands");
     let session = Session::start(&api(), API_KEY, &body).await;
     interpreter_survives_pauses(&session, rounds()).await;
-    session.stop().await;
+    stop_without_leftovers(&ns, &session, &before).await;
 }
 
 #[tokio::test]
