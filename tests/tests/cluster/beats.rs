@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::SandboxStatus;
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::persistence_session::beats::{BEATS, Runs, runs_of};
 
 use crate::test_namespace::TestNamespace;
@@ -17,12 +17,19 @@ const MIB: u32 = 128;
 
 /// Applies the sandbox, waits until it is ready, and writes files in its workspace and outside of it.
 pub(crate) async fn start(ns: &TestNamespace, name: &str) -> SandboxStatus {
-    let spec = json!({
+    start_with(ns, name, &json!({})).await
+}
+
+/// As [`start`], with these fields of the spec.
+pub(crate) async fn start_with(ns: &TestNamespace, name: &str, fields: &Value) -> SandboxStatus {
+    let mut spec = json!({
         "command": ["python3", "-c", BEATS, MIB.to_string()],
         "workspace": {"size": "1Gi"}, "persistence": "Memory",
         "resources": {"limits": {"memory": "512Mi"}},
         "podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}},
     });
+    let fields = fields.as_object().unwrap().clone();
+    spec.as_object_mut().unwrap().extend(fields);
     ns.apply(name, &spec);
     let status = ns.ready(name).await;
     ns.reported(name).await;

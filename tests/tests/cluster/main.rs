@@ -33,3 +33,4 @@ mod storage;
 mod test_namespace;
 mod user_namespaces;
 mod v0_command;
+mod warm_resume;
