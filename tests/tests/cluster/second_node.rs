@@ -1,6 +1,8 @@
 //! Sandboxes move to another node with their files. For a cluster with two nodes that share their
 //! volumes and a short node grace period: `hack/test-cluster nodes`.
 
+mod drain;
+
 use crds::conditions::Reason;
 use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::SandboxStatus;
