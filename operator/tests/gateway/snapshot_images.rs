@@ -162,7 +162,7 @@ async fn snapshot_becomes_an_image_that_sessions_start() {
     );
 
     // Calls for the same are one build, and the name is that of no other snapshot.
-    let again = join_all([scene.ask(&id, &target), scene.ask(&id, &target)]).await;
+    let again = join_all((0..2).map(|_| scene.ask(&id, &target))).await;
     assert!(again[0].0 == 202 && again[0] == again[1], "{again:?}");
     assert_eq!(pod.asked().len(), 1);
     let other = scene.snapshot("Memory", &image).await;
