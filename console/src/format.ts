@@ -31,6 +31,13 @@ export function time(at: string | null | undefined): string {
   return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** A time of today without its date. */
+export function moment(at: string): string {
+  const date = new Date(at);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? date.toLocaleTimeString() : date.toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
+}
+
 /** A name as one line that reads as it is: what would control the text or its direction is shown as its code. */
 export function visible(name: string): string {
   return name.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`);

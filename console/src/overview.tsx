@@ -4,9 +4,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Runtime } from "./api";
 import { sentence } from "./errors";
-import { age, bytes, commandLine, costTexts, duration, factor, requests, time } from "./format";
+import { age, bytes, commandLine, costTexts, duration, factor, moment, requests, time } from "./format";
 import { type SandboxApi, type ServerInfo, portUrl } from "./sandbox_api";
-import { clock, history } from "./sandboxes";
+import { byTime, clock, history } from "./sandboxes";
 import { useStore } from "./store";
 import { Copy, Facts, Status, useAnswer } from "./ui";
 
@@ -160,13 +160,13 @@ function stages(runtime: Runtime): [at: string, text: string][] {
   });
 }
 
-/** Stages of the last start, and changes since the page was opened, the newest first. */
+/** Stages of the last start, the last pause and resume, and changes since the page was opened, the newest first. */
 function Timeline({ runtime }: { runtime: Runtime }) {
   const entries: { at: string; text: string; status?: string }[] = [
     ...stages(runtime).map(([at, text]) => ({ at, text })),
     ...history(runtime.runtime_id),
   ];
-  entries.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
+  entries.sort(byTime);
   return (
     <section class="card">
       <h2>Changes</h2>
@@ -174,7 +174,7 @@ function Timeline({ runtime }: { runtime: Runtime }) {
         {entries.reverse().map(({ at, text, status }, index) => (
           <li key={entries.length - index}>
             <time dateTime={at} title={time(at)}>
-              {new Date(at).toLocaleTimeString()}
+              {moment(at)}
             </time>
             {status ? <Status value={status} /> : <span class="stage">{text}</span>}
             {status && text !== status && <span>{text}</span>}

@@ -5,7 +5,7 @@ import { CallError, describe } from "./errors";
 import { type StreamEvent, readEvents } from "./event_stream";
 import { Store, frame } from "./store";
 
-/** A change of a sandbox that this page has seen. */
+/** A change of a sandbox that this page has seen, or that the API has a time of. */
 export interface Change {
   at: string;
   status: string;
@@ -57,7 +57,7 @@ function publish(): void {
   });
 }
 
-/** Changes of a sandbox that this page has seen, the newest last. */
+/** Changes of a sandbox, the newest last. */
 export function history(id: string): readonly Change[] {
   return histories.get(id) ?? [];
 }
@@ -99,7 +99,9 @@ export async function refreshIdle(): Promise<void> {
 }
 
 function record(last: Runtime | undefined, next: Runtime, at: string): void {
-  const changes = histories.get(next.runtime_id) ?? [];
+  const changes = histories.get(next.runtime_id) ?? earlier(next);
+  // The API may have a time of the present state, which is that of its change.
+  if (!last && changes.at(-1)?.status === next.status) return void histories.set(next.runtime_id, changes);
   const add = (text: string) => changes.push({ at, status: next.status, text });
   if (last && next.restart_count > last.restart_count) {
     add(`restarted: ${next.restart_reasons.at(-1) ?? "no reason is known"}`);
@@ -108,6 +110,26 @@ function record(last: Runtime | undefined, next: Runtime, at: string): void {
     add(next.status_detail ?? (last?.status === next.status ? "" : next.status));
   }
   histories.set(next.runtime_id, changes.filter((change) => change.text).slice(-MAX_CHANGES));
+}
+
+/** Changes before the page saw a sandbox: its last pause and resume, and the event that explains its state. */
+function earlier({ persisted, restored, events: [event], status }: Runtime): Change[] {
+  const changes: Change[] = [];
+  const why = (reason: string | null) => (reason ? ` (${reason})` : "");
+  if (persisted?.at) changes.push({ at: persisted.at, status: "paused", text: `kept ${persisted.level}${why(persisted.reason)}` });
+  if (restored?.at) changes.push({ at: restored.at, status: "running", text: `restored ${restored.level}${why(restored.reason)}` });
+  changes.sort(byTime);
+  if (event?.lastTimestamp) {
+    const change = { at: event.lastTimestamp, status, text: event.message ?? event.reason };
+    // An event that is no newer has the time of the pause: the sandbox has not been ready since.
+    if (changes.every((one) => byTime(one, change) < 0)) changes.push(change);
+  }
+  return changes;
+}
+
+/** Order of changes, the oldest first. */
+export function byTime(one: { at: string }, other: { at: string }): number {
+  return Date.parse(one.at) - Date.parse(other.at);
 }
 
 function remove(id: string): void {

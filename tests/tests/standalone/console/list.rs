@@ -150,6 +150,8 @@ async fn list_of_hundreds_follows_changes_and_keys_move_in_it() {
     page.press("Escape", "").await;
     page.until(&format!("{ROWS} === 1")).await;
 
+    earlier_changes(&page, &fixture).await;
+
     // Nothing is wider than a phone.
     page.resize(390, 844).await;
     for hash in ["#/sandboxes", "#/snapshots", "#/pools"] {
@@ -159,4 +161,36 @@ async fn list_of_hundreds_follows_changes_and_keys_move_in_it() {
     }
     assert_unharmed(&page).await;
     page.assert_clean(&[&fixture.base]).await;
+}
+
+/// The page of a sandbox that was paused before the console was opened.
+async fn earlier_changes(page: &Page, fixture: &ListFixture) {
+    let paused = json!({
+        "phase": "Paused", "pauseReason": "Idle", "pausedAt": "2026-01-01T00:03:00Z",
+        "persisted": {"level": "Root", "at": "2026-01-01T00:03:00Z", "reason": "no CRIU"},
+        "restored": {"level": "Workspace", "at": "2026-01-01T00:02:00Z"},
+    });
+    fixture.deliver("rested", &paused);
+    let route = format!("#/sandboxes/{}", fixture.name("rested"));
+    page.run(&format!("location.hash = {}", json!(route))).await;
+    page.until_text("Changes").await;
+    let changes = "[...document.querySelectorAll('.timeline li:has(.status)')].map(\
+        row => [...row.children].map(one => one.dateTime ?? one.innerText))";
+    let earlier = json!([
+        ["2026-01-01T00:03:00Z", "◌ paused", "kept Root (no CRIU)"],
+        ["2026-01-01T00:02:00Z", "● running", "restored Workspace"],
+    ]);
+    let earlier = Value::from(earlier.to_string());
+    page.until(&format!("JSON.stringify({changes}) === {earlier}"))
+        .await;
+
+    // They stay when another change follows.
+    fixture.deliver(
+        "rested",
+        &json!({"phase": "Failed", "message": "no space left"}),
+    );
+    page.until(&format!("{changes}[0]?.includes('no space left')"))
+        .await;
+    let rest = format!("JSON.stringify({changes}.slice(1))");
+    assert_eq!(page.run(&rest).await, earlier);
 }
