@@ -13,18 +13,18 @@ const KEEP_SOCKETS: &str = "(() => { window.sockets = []; const Original = WebSo
     window.WebSocket = class extends Original { \
         constructor(...given) { super(...given); sockets.push(this); } }; })()";
 
-async fn wait_for_prompt(page: &Page) {
+pub(super) async fn wait_for_prompt(page: &Page) {
     page.focus(INPUT).await;
     page.until(&format!("{SCREEN}.trim() !== ''")).await;
 }
 
-async fn enter(page: &Page, line: &str) {
+pub(super) async fn enter(page: &Page, line: &str) {
     page.focus(INPUT).await;
     page.type_text(line).await;
     page.press("Enter", "\r").await;
 }
 
-fn shows(text: &str) -> String {
+pub(super) fn shows(text: &str) -> String {
     format!("{SCREEN}.includes({})", json!(text))
 }
 
@@ -65,22 +65,37 @@ async fn terminal_goes_on_while_the_page_is_away() {
         .await;
 }
 
+/// Largest number of a line of the flood that the screen shows.
+const FLOODED: &str = "Math.max(0, ...[...document.querySelector('.xterm-rows').innerText\
+    .matchAll(/flood-(\\d+)/g)].map(found => Number(found[1])))";
+
 #[tokio::test]
-async fn terminal_stays_usable_while_a_program_floods_it() {
+async fn terminal_and_page_stay_usable_while_a_program_floods_it() {
     let Some(fixture) = fixture() else { return };
-    fixture.run("flooded").await;
+    let session = fixture.run("flooded").await;
+    session.write("/workspace/beside.txt", "x").await;
     let page = Page::open().await;
     log_in(&page, fixture.api(), fixture.key()).await;
     page.click("flooded").await;
     page.click("Terminal").await;
     wait_for_prompt(&page).await;
-    // Faster than any page can show.
-    enter(&page, "yes flood-of-lines").await;
-    page.until(&shows("flood-of-lines\nflood-of-lines")).await;
+    // Faster than any page can show. The number counts the lines that arrived or were skipped.
+    enter(&page, "seq -f flood-%.0f inf").await;
+    page.until(&format!("{FLOODED} > 100000")).await;
+    let before = page.run(FLOODED).await;
+    page.click("Files").await;
+    page.until_text("beside.txt").await;
+    // The program goes on, and so does its terminal.
+    page.click("Terminal").await;
+    page.focus(INPUT).await;
+    page.until(&format!("{FLOODED} > {before}")).await;
     page.press_control("c").await;
-    enter(&page, "clear; echo $((40 + 2))-typed").await;
+    enter(&page, "echo $((40 + 2))-typed").await;
     page.until(&shows("42-typed")).await;
+    assert!(page.run(FLOODED).await.as_u64() > before.as_u64());
     assert_unharmed(&page).await;
+    page.assert_clean(&[fixture.api(), &fixture.api().replacen("http", "ws", 1)])
+        .await;
 }
 
 #[tokio::test]
