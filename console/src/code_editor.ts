@@ -111,6 +111,8 @@ export function openEditor(
     syntaxHighlighting(COLORS),
     THEME,
     keymap.of([{ key: "Mod-s", run: () => (save(), true) }, ...searchKeymap, ...historyKeymap, ...defaultKeymap, indentWithTab]),
+    // After the others, for which Esc closes a panel or ends a selection. Tab indents, so a key has to leave the editor.
+    keymap.of([{ key: "Escape", run: ({ contentDOM }) => (contentDOM.blur(), true) }]),
     EditorView.contentAttributes.of({ "aria-label": name, spellcheck: "false" }),
     ...(language ? [StreamLanguage.define(language)] : []),
   ];

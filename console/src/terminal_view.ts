@@ -62,7 +62,8 @@ export function openTerminal(place: HTMLElement, canType: boolean, replays: bool
   terminal.loadAddon(fit);
   terminal.open(place);
   answerQueriesAfterReplay(terminal, replays);
-  terminal.attachCustomKeyEventHandler((event) => !isCopy(event, terminal));
+  terminal.attachCustomKeyEventHandler((event) => !isCopy(event, terminal) && !leaves(event, terminal));
+  terminal.textarea?.setAttribute("aria-label", "Terminal. Ctrl+Shift+L leaves it.");
   if (canType) {
     terminal.onData((text) => link()?.type(text));
     terminal.onBinary((text) => link()?.typeBinary(text));
@@ -104,6 +105,14 @@ function isCopy(event: KeyboardEvent, terminal: Terminal): boolean {
   if (!(event.ctrlKey && event.shiftKey && event.code === "KeyC" && terminal.hasSelection())) return false;
   event.preventDefault();
   if (event.type === "keydown") void navigator.clipboard?.writeText(terminal.getSelection());
+  return true;
+}
+
+/** Ctrl+Shift+L leaves the terminal, which gets all other keys, Tab and Esc among them. */
+function leaves(event: KeyboardEvent, terminal: Terminal): boolean {
+  if (!(event.ctrlKey && event.shiftKey && event.code === "KeyL")) return false;
+  event.preventDefault();
+  if (event.type === "keydown") terminal.blur();
   return true;
 }
 

@@ -279,6 +279,9 @@ impl Page {
             "Enter" => 13,
             "Escape" => 27,
             "Backspace" => 8,
+            "Tab" => 9,
+            "ArrowUp" => 38,
+            "ArrowDown" => 40,
             _ => key
                 .bytes()
                 .next()
@@ -294,11 +297,22 @@ impl Page {
 
     /// Presses a letter with the control key.
     pub async fn press_control(&self, letter: &str) {
-        let code = letter
-            .bytes()
-            .next()
-            .map_or(0, |byte| byte.to_ascii_uppercase());
-        let key = |kind| json!({"type": kind, "key": letter, "windowsVirtualKeyCode": code, "modifiers": 2});
+        self.press_with(letter, 2).await;
+    }
+
+    /// Presses a letter with the control and the shift key.
+    pub async fn press_control_shift(&self, letter: &str) {
+        self.press_with(letter, 2 | 8).await;
+    }
+
+    async fn press_with(&self, letter: &str, modifiers: u8) {
+        let upper = letter.to_ascii_uppercase();
+        let key = |kind| {
+            json!({
+                "type": kind, "key": letter, "code": format!("Key{upper}"),
+                "windowsVirtualKeyCode": upper.as_bytes()[0], "modifiers": modifiers,
+            })
+        };
         self.call("Input.dispatchKeyEvent", key("rawKeyDown")).await;
         self.call("Input.dispatchKeyEvent", key("keyUp")).await;
     }

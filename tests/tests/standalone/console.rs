@@ -2,6 +2,7 @@
 //! out of a sandbox becomes part of the page.
 
 mod first_minutes;
+mod keyboard;
 mod links;
 mod list;
 mod logs;
