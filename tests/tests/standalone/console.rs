@@ -40,6 +40,15 @@ async fn log_in(page: &Page, base: &str, key: &str) {
     page.until("!!document.querySelector('header.top')").await;
 }
 
+/// Opens one of the pages in the header, with what it shows.
+async fn open_place(page: &Page, name: &str) {
+    page.click(name).await;
+    let head = "document.querySelector('main h1')?.innerText";
+    let loading = "document.querySelector('.skeleton')";
+    page.until(&format!("{head} === {} && !{loading}", json!(name)))
+        .await;
+}
+
 async fn assert_unharmed(page: &Page) {
     let harmed = "window.hacked === 1 || !!document.querySelector('img[onerror]')";
     assert_eq!(page.run(harmed).await, false);

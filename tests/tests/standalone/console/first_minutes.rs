@@ -8,6 +8,8 @@ use tests::binaries::is_root_or_skips;
 use tests::page::Page;
 use tests::standalone::Standalone;
 
+use super::open_place;
+
 /// The page, and where pictures of it go.
 struct Recording {
     page: Page,
@@ -34,6 +36,17 @@ impl Recording {
             let file = folder.join(format!("{:02}-{name}.png", self.taken));
             std::fs::write(file, self.page.screenshot().await).unwrap();
         }
+    }
+
+    /// Takes pictures in both schemes, and in a window of a phone.
+    async fn shows_in_all_looks(&mut self, text: &str, name: &str) {
+        self.shows(text, name).await;
+        self.page.prefer_scheme("dark").await;
+        self.shows(text, &format!("{name}-dark")).await;
+        self.page.prefer_scheme("light").await;
+        self.page.resize(390, 844).await;
+        self.shows(text, &format!("{name}-phone")).await;
+        self.page.resize(1280, 800).await;
     }
 
     async fn enter(&self, selector: &str, text: &str) {
@@ -85,9 +98,26 @@ async fn newcomer_uses_the_console() {
     seen.page.click("Pause").await;
     seen.shows("paused", "paused").await;
     seen.page.click("Resume").await;
+    let names = "document.querySelector('.names')?.innerText";
+    seen.page
+        .until(&format!("{names}.includes('notes.txt')"))
+        .await;
+    seen.page
+        .until(&format!("{editor}?.textContent.includes('hello')"))
+        .await;
     seen.shows("running", "resumed").await;
     seen.page.click("Overview").await;
-    seen.shows("Server up", "overview").await;
+    seen.shows_in_all_looks("Server up", "overview").await;
+    seen.page.click("Logs").await;
+    seen.page.until("!!document.querySelector('.log')").await;
+    seen.shows("Times", "logs").await;
+    for name in ["Snapshots", "Pools", "Builds", "Usage"] {
+        open_place(&seen.page, name).await;
+        seen.shows(name, &name.to_lowercase()).await;
+    }
+    open_place(&seen.page, "Sandboxes").await;
+    seen.shows_in_all_looks("running", "list").await;
+    seen.page.click("console-").await;
     seen.page.click("Files").await;
     seen.shows("notes.txt", "files-again").await;
     seen.page.click("Stop").await;

@@ -4,15 +4,28 @@ use serde_json::json;
 use tests::page::Page;
 
 use super::list::{KEY, ListFixture};
-use super::log_in;
 use super::recovery::Cable;
+use super::{log_in, open_place};
 use crate::fixture::fixture;
 
 const CONTRAST: &str = include_str!("contrast.js");
 const SCHEMES: [&str; 2] = ["light", "dark"];
 
-/// Asserts that the page has texts, that all of them are readable, and that it is light or dark.
+/// Asserts that a place is readable, also in a window of a phone, which it fits.
 async fn assert_readable(page: &Page, scheme: &str, place: &str) {
+    assert_contrast(page, scheme, place).await;
+    page.resize(390, 844).await;
+    let fits = "innerWidth === 390 && \
+        [document.documentElement, ...document.querySelectorAll('dialog[open]')].every( \
+        one => one.scrollWidth <= 390 && one.getBoundingClientRect().right <= 390)";
+    page.until(fits).await;
+    assert_contrast(page, scheme, place).await;
+    page.resize(1280, 800).await;
+    page.until("innerWidth === 1280").await;
+}
+
+/// Asserts that the page has texts, that all of them are readable, and that it is light or dark.
+async fn assert_contrast(page: &Page, scheme: &str, place: &str) {
     let found = page.run(CONTRAST).await;
     assert_eq!(found["low"], json!([]), "{place}, {scheme}");
     assert!(found["checked"].as_u64() > Some(2), "{place}: {found}");
@@ -119,8 +132,7 @@ async fn list(page: &Page, scheme: &str) {
     page.press("Escape", "").await;
     page.until("!document.querySelector('dialog[open]')").await;
     for name in ["Snapshots", "Pools", "Builds", "Usage"] {
-        page.click(name).await;
-        page.until("!document.querySelector('.skeleton')").await;
+        open_place(page, name).await;
         assert_readable(page, scheme, name).await;
     }
     page.click("Sandboxes").await;
