@@ -18,10 +18,11 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tests::page::Page;
 use tests::session::Session;
+use tokio::io::copy_bidirectional;
 use tokio::net::TcpListener;
 
 use crate::fixture::{Fixture, fixture, start_body};
@@ -182,7 +183,7 @@ async fn upload_and_download(page: &Page, session: &Session) {
 
 type Upstream = (Client<HttpConnector, Body>, String);
 
-/// Forwards `/tools/agents/…` without this prefix, as an Ingress may.
+/// Forwards `/tools/agents/…` without this prefix, as an Ingress may, and upgraded connections.
 async fn forward((client, base): Upstream, mut request: Request) -> Response {
     let target = request
         .uri()
@@ -192,7 +193,18 @@ async fn forward((client, base): Upstream, mut request: Request) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     };
     *request.uri_mut() = format!("{base}{path}").parse::<Uri>().unwrap();
-    let answer = client.request(request).await.unwrap();
+    let downstream = hyper::upgrade::on(&mut request);
+    let mut answer = client.request(request).await.unwrap();
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let upstream = hyper::upgrade::on(&mut answer);
+        tokio::spawn(async move {
+            let (downstream, upstream) = tokio::try_join!(downstream, upstream).unwrap();
+            let mut ends = [downstream, upstream].map(TokioIo::new);
+            let [downstream, upstream] = &mut ends;
+            // Either end sees the end of the other.
+            let _ = copy_bidirectional(downstream, upstream).await;
+        });
+    }
     answer.map(Body::new).into_response()
 }
 
@@ -210,6 +222,9 @@ async fn console_works_below_a_path_prefix() {
 
     let session = fixture.run("below-a-prefix").await;
     session.write("/workspace/found.txt", "x").await;
+    let script = "echo of-the-program; exec sleep 1000";
+    let start = json!({"session_id": "talks", "image": "host", "command": ["sh", "-c", script]});
+    assert_eq!(fixture.post("start", &start).await.0, 201);
     let page = Page::open().await;
     page.goto(&format!("{base}/console")).await;
     page.until(&format!("location.href.startsWith('{base}/console/')"))
@@ -218,5 +233,17 @@ async fn console_works_below_a_path_prefix() {
     page.click("below-a-prefix").await;
     page.click("Files").await;
     page.until_text("found.txt").await;
-    page.assert_clean(&[&base]).await;
+    page.click("Terminal").await;
+    terminal::wait_for_prompt(&page).await;
+    terminal::enter(&page, "echo $((40 + 2))-typed").await;
+    page.until(&terminal::shows("42-typed")).await;
+    page.until("document.querySelector('.connection').innerText === 'live'")
+        .await;
+    page.click("Sandboxes").await;
+    page.click("talks").await;
+    page.click("Logs").await;
+    page.until("document.querySelector('.log-lines')?.innerText.includes('of-the-program')")
+        .await;
+    page.assert_clean(&[&base, &base.replacen("http", "ws", 1)])
+        .await;
 }
