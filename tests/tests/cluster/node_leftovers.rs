@@ -1,4 +1,4 @@
-//! What Pods and volumes have on the node, and that it goes with them. Tests that run beside have
+//! Parts of Pods and volumes on the node, which go with them. Tests that run beside have
 //! Pods that come and go: what they have is not left for long.
 
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ const KINDS: [&str; 6] = [
 /// Kinds and names of things on the node.
 type Traces = BTreeSet<(&'static str, String)>;
 
-/// What the node has of Pods and volumes that do not exist.
+/// Parts of Pods and volumes that do not exist.
 pub(crate) async fn leftovers(ns: &TestNamespace) -> Traces {
     traces(ns, &ListParams::default()).await
 }
@@ -77,7 +77,7 @@ pub(crate) async fn stop_without_leftovers(ns: &TestNamespace, session: &Session
     panic!("{} has left on the node: {left:?}", session.id);
 }
 
-/// What the node has of all Pods and volumes but those that these parameters list.
+/// Parts of all Pods and volumes but those that these parameters list.
 async fn traces(ns: &TestNamespace, listed: &ListParams) -> Traces {
     let pods = Api::<Pod>::all(ns.client.clone()).list(listed).await;
     let pods: BTreeSet<String> = pods.unwrap().iter().filter_map(ResourceExt::uid).collect();

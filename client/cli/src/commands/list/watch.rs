@@ -75,7 +75,7 @@ impl Changes {
                 let listed = std::mem::take(&mut self.listed);
                 self.keep(&listed)
             }
-            // What an unfinished list had may be gone from the next one.
+            // The next list may lack those of an unfinished one.
             Event::Reopened | Event::Resumed => {
                 self.listed.clear();
                 Ok(())
