@@ -19,8 +19,8 @@ use crate::text::escape;
 const PACK: &str = r#"export TAR_OPTIONS=--blocking-factor=128; exec tar -c -f - -C "$1" "./$2""#;
 
 pub(super) async fn copy(sandbox: &Sandbox, source: &str, target: &Path) -> Result<(), Failure> {
-    let found = remote::probe(sandbox, source).await?;
-    let line = progress::Line::bytes("copying", None);
+    let (found, size) = remote::probe_source(sandbox, source).await?;
+    let line = progress::Line::bytes("copying", size);
     let (parent, name) = split_source(source);
     let text = target
         .to_str()
