@@ -54,6 +54,27 @@ fn completions_name_the_commands_and_the_plugin_has_its_own_name() {
     assert!(help.contains("Usage: kubectl sandbox "), "{help}");
 }
 
+/// Calls the script as kubectl does: with the words after `kubectl sandbox`, the last one unfinished.
+#[test]
+fn kubectl_completes_the_words_of_the_plugin() {
+    let folder = tempfile::tempdir().unwrap();
+    symlink(PROGRAM, folder.path().join("kubectl-sandbox")).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", folder.path().display());
+    let complete = |words: &[&str]| {
+        let mut script = Command::new(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/kubectl_complete-sandbox"
+        ));
+        let output = script.args(words).env("PATH", &path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    assert_eq!(complete(&["desc"]), "describe\n");
+    assert_eq!(complete(&["snapshot", "cre"]), "create\n");
+    assert_eq!(complete(&["list", "-o", "js"]), "json\n");
+}
+
 /// Loads the script and asks for what follows `sandbox de`, in each shell that this machine has.
 #[test]
 fn completion_scripts_load_in_their_shells() {

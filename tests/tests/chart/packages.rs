@@ -138,6 +138,9 @@ pub(crate) fn the_package_is_complete() {
         let archive = uri.strip_prefix(url).unwrap().trim_start_matches('/');
         assert_eq!(platform["sha256"], sums[archive]);
     }
+    let plugin = path(&format!("out/kubectl-sandbox-{VERSION}-linux-amd64.tar.gz"));
+    let expected = "LICENSE\nkubectl-sandbox\nkubectl_complete-sandbox\n";
+    assert_eq!(run_checked("tar", &["-tzf", &plugin]), expected);
     let chart = path(&format!("out/sandbox-operator-{VERSION}.tgz"));
     assert!(helm(&["show", "chart", &chart]).contains("name: sandbox-operator\n"));
 }
