@@ -49,7 +49,7 @@ async fn playwright(session: &Session, key: Option<&str>) -> Output {
 pub async fn agent_and_playwright_share_tabs(session: &Session) {
     let act = async |program: &str| {
         let args = json!({"browser_actions": program});
-        let answer = session.act("browse_interactive", args).await.success();
+        let answer = session.act("browse_interactive", args).await;
         assert_eq!(answer["extras"]["last_browser_action_error"], "");
         answer
     };

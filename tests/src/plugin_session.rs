@@ -4,10 +4,11 @@
 use std::process::Command;
 use std::time::Duration;
 
+use client::Edit;
 use serde_json::{Value, json};
 
 use crate::binaries::root;
-use crate::clients::http_client::{HttpClient, JsonReply, text};
+use crate::clients::http_client::{HttpClient, JsonReply};
 use crate::clients::v0::v0_command;
 use crate::session::Session;
 
@@ -48,20 +49,14 @@ impl PluginSession {
     pub async fn start(base: &str, api_key: &str, username: &'static str) -> Self {
         let body = body(&format!("plugins-{username}"), username);
         let session = Session::start(base, api_key, &body).await;
-        let url = format!("{}/server_info", session.url);
         let expected = json!({"agent_skills": "ready", "jupyter": "ready", "vscode": "ready"});
         until(|| async {
-            let info = session.wire.get(&url).await.body;
-            let ready = info["plugins"] == expected;
-            ready.then_some(()).ok_or(info)
+            let info = session.sandbox.server_info().await.expect("an answer");
+            let plugins = json!(info.plugins);
+            (plugins == expected).then_some(()).ok_or(plugins)
         })
         .await;
         Self { session, username }
-    }
-
-    /// Carries out an action; its observation.
-    async fn act(&self, action: &str, args: Value) -> Value {
-        self.session.act(action, args).await.success()
     }
 
     /// Returns the output of a command.
@@ -95,7 +90,8 @@ impl PluginSession {
         assert_eq!(self.run("echo $GREETING $MOOD").await, "hello fine");
         let shown = "print(os.environ['GREETING'], os.environ['MOOD'])";
         assert_eq!(self.cell(shown).await, "hello fine");
-        let plot = self.act("run_ipython", json!({"code": PLOT})).await;
+        // By default an observation of a cell ends with notes about the kernel.
+        let plot = self.session.act("run_ipython", json!({"code": PLOT})).await;
         let expected = "<IPython.core.display.Image object>\n\
             [Jupyter current working directory: /workspace]\n\
             [Jupyter Python interpreter: /usr/bin/python3]";
@@ -133,8 +129,14 @@ impl PluginSession {
         self.cell("open('cell', 'w').close()").await;
         let skill = "file_editor('create', '/workspace/below/skill', file_text='')";
         self.cell(skill).await;
-        let args = json!({"path": "/workspace/below/action", "command": "create", "file_text": ""});
-        self.act("edit", args).await;
+        let create = Edit::Create {
+            text: String::new(),
+        };
+        let edited = self
+            .session
+            .sandbox
+            .edit("/workspace/below/action", &create);
+        edited.await.expect("an edit");
         let count = "stat -c '%U %G' shell cell skill action | uniq -c";
         let owners = self.run(count).await;
         let (count, owner) = owners.trim().split_once(' ').expect("a count");
@@ -164,14 +166,14 @@ impl PluginSession {
     /// The link that a client shows its user: by the name of the sandbox, and by path.
     async fn vscode(&self) {
         let Session {
-            wire,
+            sandbox,
             base,
             id,
             url,
             ..
         } = &self.session;
-        let answer = wire.get(&format!("{url}/vscode/connection_token")).await;
-        let token = text(&answer.body, "token");
+        let address = sandbox.vscode().await.expect("an answer").expect("VS Code");
+        let (_, token) = address.url.split_once("?tkn=").expect("a token");
         // It is told where it is reached if that is below a path.
         let path = format!("/{id}/vscode");
         let prefix = if url.ends_with("/runtime") {
@@ -191,7 +193,7 @@ impl PluginSession {
                 client.get(&page).await
             };
             let page: Value = until(|| async {
-                match open(&token).await {
+                match open(token).await {
                     JsonReply { status: 200, body } => Ok(body),
                     // It has been started, and begins to listen.
                     JsonReply { status: 502, body } => Err(body),

@@ -8,7 +8,7 @@ use client::{Client, RuntimeInfo, Sandbox, Settings, StartRequest};
 use http::Uri;
 use serde_json::{Value, json};
 
-use crate::clients::http_client::{HttpClient, JsonReply};
+use crate::clients::http_client::HttpClient;
 
 /// Time for a start or a resume.
 const READY_TIMEOUT: Duration = Duration::from_mins(2);
@@ -77,11 +77,12 @@ impl Session {
         self.client.stop(&self.id).await.expect("an end");
     }
 
-    /// Carries out an action; the whole answer.
-    pub async fn act(&self, action: &str, args: Value) -> JsonReply {
+    /// Carries out an action that the client library has no call for, as one of the browser, or whose
+    /// observation a test reads whole.
+    pub async fn act(&self, action: &str, args: Value) -> Value {
         let action = json!({"action": {"action": action, "args": args, "timeout": 300}});
         let url = format!("{}/execute_action", self.url);
-        self.wire.post(&url, &action).await
+        self.wire.post(&url, &action).await.success()
     }
 
     /// Runs a command; what it printed.
