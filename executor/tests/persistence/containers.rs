@@ -27,6 +27,8 @@ mount --bind "$1" /opt/sandbox/bin/sandbox-executor &&
 mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts &&
 mount --bind /dev/pts/ptmx /dev/ptmx && mount -t tmpfs none /dev/shm || exit
 ${SMALL_STORE:+mount -t tmpfs -o size=2m none "$SMALL_STORE"} || exit
+[ -z "$CHANGES" ] || { mount -t tmpfs none /run && mkdir /run/sandbox-changes &&
+	mount --bind "$CHANGES" /run/sandbox-changes; } || exit
 shift
 for path in /proc/self/fd/*; do
 	number=${path##*/}
@@ -127,6 +129,7 @@ impl Volumes {
         self.directory.path().join("work")
     }
 
+    /// Its directory `changes`, if there is one, is that of the changes that the node keeps.
     pub(super) fn store(&self) -> PathBuf {
         self.directory.path().join("store")
     }
@@ -225,6 +228,10 @@ impl Volumes {
             .arg(BINARY)
             .env_clear();
         pass_on(&inner, &mut command);
+        let changes = self.store().join("changes");
+        if changes.exists() {
+            command.env("CHANGES", changes);
+        }
         if let Some(prestart) = prestart {
             let prestart = serde_json::to_string(prestart).unwrap();
             command.env("SANDBOX_PRESTART", prestart);

@@ -149,15 +149,23 @@ fn ask(
     others: &[&str],
     timeout: u64,
 ) -> HttpResponse {
-    let grant = Grant::Snapshot(SnapshotRequest {
+    let request = SnapshotRequest {
         id: id.into(),
         key: "E".repeat(43),
         level,
         image: IMAGE.into(),
         workspace: "/workspace".into(),
         others: others.iter().map(|other| (*other).to_owned()).collect(),
-    });
-    let token = message(grant).sign(&signer()).unwrap();
+    };
+    request_snapshot(container, request, timeout)
+}
+
+pub(super) fn request_snapshot(
+    container: &Container,
+    request: SnapshotRequest,
+    timeout: u64,
+) -> HttpResponse {
+    let token = message(Grant::Snapshot(request)).sign(&signer()).unwrap();
     let head = format!("POST /v1/snapshot?timeout={timeout}");
     container.request(&head, &[], token.as_bytes())
 }

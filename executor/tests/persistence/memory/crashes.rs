@@ -4,13 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use crds::contract::control::Grant;
-use crds::contract::persistence::SaveRequest;
+use crds::contract::persistence::{PersistenceLevel, SaveRequest, SnapshotRequest};
 use rustix::process::getpid;
+use serde_json::Value;
 
+use super::super::snapshots::request_snapshot;
 use super::super::volume::IMAGE;
 use super::{Container, Volumes, ask, counter, kept, refused, save, saved_counter};
 use crate::client::{send, set_mode, wait_until};
-use crate::supervise::{message, signer};
+use crate::supervise::{message, ready, signer, state};
 
 /// Step of CRIU's protocol at which the images are complete.
 const DUMPED: &str = "post-dump";
@@ -95,6 +97,54 @@ fn supervisor_killed_in_a_dump_leaves_files_and_no_processes() {
         let number = saved_counter(&volumes);
         assert!(!volumes.saved("archive.partial").exists());
         let mut container = volumes.run(&counter(&volumes));
+        assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
+    }
+}
+
+/// Takes a snapshot of level `Memory`, and returns what it has.
+fn snapshot(volumes: &Volumes, container: &Container, id: &str) -> Value {
+    assert_eq!(state(&ready(container.address, 20)), "ready");
+    let request = SnapshotRequest {
+        id: id.into(),
+        key: "E".repeat(43),
+        level: PersistenceLevel::Memory,
+        image: IMAGE.into(),
+        workspace: volumes.work().to_str().unwrap().into(),
+        others: Vec::new(),
+    };
+    let response = request_snapshot(container, request, 60);
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.json()["kept"].clone()
+}
+
+#[test]
+fn criu_killed_in_a_snapshot_lets_processes_go_on_and_leaves_them_out() {
+    let test = "criu_killed_in_a_snapshot_lets_processes_go_on_and_leaves_them_out";
+    for when in ["before", "after"] {
+        let Some(volumes) = Volumes::new(test) else {
+            return;
+        };
+        fs::create_dir(volumes.store().join("changes")).unwrap();
+        let criu = HeldCriu::new(&volumes, DUMPED, when, "kill");
+        let mut container = criu.run(&volumes);
+        let line = container.line();
+        let number = line.strip_prefix("up ").unwrap();
+        let kept = snapshot(&volumes, &container, "one");
+        assert!(criu.reached.exists());
+        assert_eq!(kept["level"], "Root", "{when}: {kept}");
+        let reason = kept["reason"].as_str().unwrap();
+        assert!(
+            reason.starts_with("processes are not in the snapshot: "),
+            "{reason}"
+        );
+        let snapshots = volumes.store().join("snapshots");
+        assert!(snapshots.join("one/snapshot").exists());
+        assert!(!snapshots.join("one/processes").exists(), "{when}");
+        assert_eq!(ask(&volumes, &mut container), format!("{number} 1"));
+        assert_eq!(trees(&container), 1);
+        let kept = snapshot(&volumes, &container, "two");
+        assert_eq!(kept["level"], "Memory", "{when}: {kept}");
+        assert!(kept["reason"].is_null(), "{kept}");
         assert_eq!(ask(&volumes, &mut container), format!("{number} 2"));
     }
 }
