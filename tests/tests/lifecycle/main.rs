@@ -22,6 +22,7 @@ mod pool_faults;
 mod pool_revision;
 mod quota;
 mod readiness;
+mod rejected_probes;
 mod resume;
 mod round_trip;
 mod snapshots;
