@@ -7,6 +7,7 @@
 
 mod beats;
 mod browser;
+mod changed_image;
 mod crd_schema;
 mod entrypoint_environment;
 mod escapes;

@@ -22,7 +22,7 @@ use crate::node_leftovers::{leftovers, stop_without_leftovers};
 use crate::test_namespace::TestNamespace;
 
 /// Image with Node.js, which uses `io_uring` where it can: the supervisor hides it in user namespaces.
-const NODE_IMAGE: &str = "localhost/sandbox-node:1";
+pub(crate) const NODE_IMAGE: &str = "localhost/sandbox-node:1";
 
 /// Pauses of each sandbox, each with a new Pod: in the long form, a thousand of all four.
 fn rounds() -> u32 {
