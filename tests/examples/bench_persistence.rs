@@ -110,7 +110,7 @@ async fn measure(api: &str, key: &str, image: &str, rest: Duration) {
 }
 
 /// Snapshots and forks of a sandbox with a process of 256 MiB: the times, and that for which the sandbox
-/// stands still, beside a pause of the same one.
+/// stands still, beside pauses of the same one. Such a pause has the dump, its flush and all calls in it.
 async fn measure_forks(api: &str, key: &str, image: &str) {
     let mut body = start_body("forked", image);
     body["persistence"] = Value::from("Memory");
@@ -136,9 +136,17 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
             }
         }
     }
-    println!("the sandbox stood still for {stood_still} ms");
+    let mut pauses = Vec::new();
+    for _ in 0..ROUNDS {
+        let (pause, paused) = timed_pause(&session).await;
+        assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
+        pauses.push(pause);
+        timed_resume(&session, SECOND).await;
+    }
+    println!("the sandbox stood still for {stood_still} ms in its first snapshot");
     let one_fork = format!("{FORKS} forks to their first commands");
     for (name, mut times) in [
+        ("pause until the state is on disk", pauses),
         ("snapshot until it is ready", snapshots),
         ("fork to its first command", single),
         (&one_fork, all),
@@ -176,28 +184,41 @@ impl BenchmarkLoad {
                 );
                 session.run(&write).await;
             }
-            let before = session.info().await["persisted"]["at"].clone();
-            sleep(SECOND).await;
-            let begin = Instant::now();
-            session.pause().await;
-            let info = until(session, |info| info["persisted"]["at"] != before).await;
-            pauses.push(begin.elapsed());
-            assert_eq!(info["persisted"]["level"], self.level, "{info}");
-            size = info["persisted"]["size"].as_u64().unwrap_or(0);
-            // A Pod that still ends would delay its successor.
-            until(session, |info| info["pausing"] != true).await;
-            sleep(rest).await;
-            let begin = Instant::now();
-            session.resume().await;
-            let info = until(session, |info| info["pod_status"] == "Ready").await;
-            assert_eq!(session.run("echo on").await, "on");
-            resumes.push(begin.elapsed());
-            assert_eq!(info["restored"]["level"], self.level, "{info}");
+            let (pause, paused) = timed_pause(session).await;
+            pauses.push(pause);
+            assert_eq!(paused["persisted"]["level"], self.level, "{paused}");
+            size = paused["persisted"]["size"].as_u64().unwrap_or(0);
+            let (resume, resumed) = timed_resume(session, rest).await;
+            resumes.push(resume);
+            assert_eq!(resumed["restored"]["level"], self.level, "{resumed}");
         }
         pauses.sort();
         resumes.sort();
         (pauses, resumes, size)
     }
+}
+
+/// Pauses. Returns the time until the state is on disk, and the description of the sandbox then.
+async fn timed_pause(session: &Session) -> (Duration, Value) {
+    let before = session.info().await["persisted"]["at"].clone();
+    sleep(SECOND).await;
+    let begin = Instant::now();
+    session.pause().await;
+    let info = until(session, |info| info["persisted"]["at"] != before).await;
+    (begin.elapsed(), info)
+}
+
+/// Resumes after a rest. Returns the time to the answer of the first command, and the description of
+/// the sandbox when it was ready.
+async fn timed_resume(session: &Session, rest: Duration) -> (Duration, Value) {
+    // A Pod that still ends would delay its successor.
+    until(session, |info| info["pausing"] != true).await;
+    sleep(rest).await;
+    let begin = Instant::now();
+    session.resume().await;
+    let info = until(session, |info| info["pod_status"] == "Ready").await;
+    assert_eq!(session.run("echo on").await, "on");
+    (begin.elapsed(), info)
 }
 
 async fn until(session: &Session, is_reached: impl Fn(&Value) -> bool) -> Value {
