@@ -125,7 +125,7 @@ pub struct ImageBuildStatus {
     /// Cause of a failure, as one word.
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// Explanation for people. Of a full build, it ends with the end of the log.
+    /// Step of a full build that runs, or explanation of a failure, with the end of the log.
     #[schemars(length(max = 4096))]
     pub message: Option<String>,
 }

@@ -22,15 +22,43 @@ const TAIL: LogTail = LogTail {
     read_bytes: 4 << 20,
     kept_bytes: 64 << 10,
 };
+/// End of a log that is searched for the step. A step that has written more stays the known one.
+const STEP_TAIL: LogTail = LogTail {
+    lines: 500,
+    read_bytes: 256 << 10,
+    kept_bytes: 256 << 10,
+};
+const MAX_STEP_CHARS: usize = 200;
 
 /// Reads the end of the log of the builder; empty if it cannot be read.
 pub(super) async fn read(pods: &Api<Pod>, name: &str) -> String {
-    let read = TAIL.read(pods, name, BUILD_CONTAINER);
+    read_tail(TAIL, pods, name).await
+}
+
+/// Reads the step of a running builder, for example `[2/5] RUN make`. `None` if the end of its log
+/// names none.
+pub(super) async fn read_step(pods: &Api<Pod>, name: &str) -> Option<String> {
+    last_step(&read_tail(STEP_TAIL, pods, name).await)
+}
+
+async fn read_tail(tail: LogTail, pods: &Api<Pod>, name: &str) -> String {
+    let read = tail.read(pods, name, BUILD_CONTAINER);
     let Ok(Ok(log)) = timeout(READ_TIMEOUT, read).await else {
         tracing::debug!(name, "cannot read the log of an image build");
         return String::new();
     };
     log
+}
+
+/// The last heading of a step, after the number that BuildKit puts before each line. The text is
+/// untrusted.
+fn last_step(log: &str) -> Option<String> {
+    log.lines().rev().find_map(|line| {
+        let (number, heading) = line.strip_prefix('#')?.split_once(' ')?;
+        let is_heading = number.parse::<u32>().is_ok() && heading.starts_with('[');
+        let text = heading.chars().filter(|char| !char.is_control());
+        is_heading.then(|| text.take(MAX_STEP_CHARS).collect())
+    })
 }
 
 /// Keeps a log under the name of its build.
@@ -58,4 +86,20 @@ pub(super) async fn keep(
     }
     with_timeout(api.create(&PostParams::default(), &kept)).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn step_is_the_last_heading_without_control_characters() {
+        let log = "#1 [internal] load build definition from Dockerfile\n#1 DONE 0.0s\n\n\
+            #6 [2/3] RUN make \u{1b}[31mall\r\n\
+            #6 0.310 [3/3] RUN not a heading\n[3/3] RUN\n#x [3/3]\n";
+        assert_eq!(last_step(log).as_deref(), Some("[2/3] RUN make [31mall"));
+        assert_eq!(last_step("#6 0.310 text\n"), None);
+        let long = last_step(&format!("#6 [2/3] RUN {}", "\u{fc}".repeat(9000)));
+        assert_eq!(long.unwrap().chars().count(), MAX_STEP_CHARS);
+    }
 }

@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use shared::image_builds::reason;
 use shared::kubernetes::client::{CallError, with_timeout};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::failure::Failure;
 use super::pod::{self, BuildPod};
@@ -24,6 +24,8 @@ use crate::context::Context;
 
 /// Time between two looks at a Pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reads of the step of a running builder.
+const STEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Time before a build goes on after a failed call.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Pods of one build; more than one if a node was lost.
@@ -131,6 +133,7 @@ impl BuildRun<'_> {
 
     /// Waits until the Pod has ended.
     async fn wait(&self) -> Result<Ended, CallError> {
+        let mut step_due = Instant::now();
         loop {
             let Some(build) = self.current() else {
                 return Ok(Ended::Deleted);
@@ -152,7 +155,23 @@ impl BuildRun<'_> {
                 Progress::Failed(failure) => return Ok(Ended::Built(Err(failure))),
                 Progress::Lost(message) => return Ok(Ended::Lost(message)),
             }
+            if step_due <= Instant::now() && has_log(&pod) {
+                self.tell_step(&build).await;
+                step_due = Instant::now() + STEP_INTERVAL;
+            }
             sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Writes the step if it has changed. The build does not depend on it.
+    async fn tell_step(&self, build: &ImageBuild) {
+        let known = build.status.as_ref().and_then(|it| it.message.as_ref());
+        let step = log::read_step(&self.pods, &self.name).await;
+        if let Some(step) = step.filter(|step| known != Some(step))
+            && let Err(error) = status::tell_step(self.context, build, step).await
+        {
+            let name = &self.name;
+            tracing::debug!(name, %error, "cannot write the step of an image build");
         }
     }
 

@@ -29,6 +29,22 @@ pub(super) async fn begin(context: &Context, build: &ImageBuild) -> Result<(), C
     write(context, build, version, &status).await
 }
 
+/// Writes the step of a running build, until its next write.
+pub(super) async fn tell_step(
+    context: &Context,
+    build: &ImageBuild,
+    step: String,
+) -> Result<(), CallError> {
+    let status = ImageBuildStatus {
+        phase: BuildPhase::Running,
+        message: Some(step),
+        ..ImageBuildStatus::default()
+    };
+    // Not over an end that this process has not seen.
+    let version = build.metadata.resource_version.as_deref();
+    write(context, build, version, &status).await
+}
+
 /// Writes the end of a build.
 pub(super) async fn finish(
     context: &Context,
@@ -86,7 +102,9 @@ async fn write(
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
     }
-    let patch = json!({"metadata": metadata, "status": status});
+    let mut patch = json!({"metadata": metadata, "status": status});
+    // Removes the step.
+    patch["status"]["message"] = json!(status.message);
     let params = PatchParams::apply(CONTROLLER_FIELD_MANAGER);
     let (name, patch) = (build.name_any(), Patch::Merge(patch));
     let written = with_timeout(api.patch_status(&name, &params, &patch)).await?;
