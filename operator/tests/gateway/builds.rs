@@ -307,6 +307,27 @@ async fn status_request_is_held_until_the_build_has_finished() {
     assert_eq!(began.elapsed().as_secs(), 40);
 }
 
+/// The controller writes it.
+#[tokio::test(start_paused = true)]
+async fn step_of_a_running_build_is_told() {
+    let api = FakeApi::default();
+    let fixture = fixture(&api);
+    let id = build_from_scratch(&fixture).await;
+    let mut events = fixture.synced_events().await;
+    let path = format!("/apis/openhands.dev/v1alpha1/namespaces/sandboxes/imagebuilds/{id}");
+    let mut object = api.object(&path);
+    object["metadata"]["creationTimestamp"] = json!(Timestamp::now());
+    object["status"] = json!({"phase": "Running", "message": "[2/5] RUN make"});
+    let stored = api.put(&path, object);
+    let index = fixture.gateway.image_builds();
+    index.apply(serde_json::from_value(stored).unwrap());
+    let mut expected = json!({"build_id": id, "status": "WORKING", "image": image(SOURCE),
+        "error": null, "step": "[2/5] RUN make"});
+    assert_eq!(events.expect().await.data, expected);
+    expected.as_object_mut().unwrap().remove("build_id");
+    assert_eq!(fixture.progress(&id).await, expected);
+}
+
 #[tokio::test(start_paused = true)]
 async fn status_request_of_a_build_that_is_deleted_ends_as_cancelled() {
     let api = FakeApi::default();

@@ -46,6 +46,9 @@ pub(super) struct BuildProgress {
     image: String,
     /// Explanation of a failure.
     error: Option<String>,
+    /// Step of a full build that runs, as its log names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -152,17 +155,18 @@ impl BuildProgress {
             status: BuildWord::Cancelled,
             image: String::new(),
             error: Some("the build was deleted".to_owned()),
+            step: None,
         }
     }
 }
 
 pub(super) fn progress(build: &ImageBuild) -> BuildProgress {
-    let failed = build.status.as_ref();
-    let message = failed.and_then(|status| status.message.clone());
-    let reason = failed.and_then(|status| status.reason.as_deref());
+    let observed = build.status.as_ref();
+    let message = || observed.and_then(|status| status.message.clone());
+    let reason = observed.and_then(|status| status.reason.as_deref());
     let (status, error) = match build.phase() {
         BuildPhase::Succeeded => (BuildWord::Success, None),
-        BuildPhase::Failed => (failure_word(reason), message),
+        BuildPhase::Failed => (failure_word(reason), message()),
         BuildPhase::Queued | BuildPhase::Running if is_interrupted(build, Timestamp::now()) => {
             let interrupted = "the build was interrupted; start again".to_owned();
             (BuildWord::InternalError, Some(interrupted))
@@ -170,10 +174,13 @@ pub(super) fn progress(build: &ImageBuild) -> BuildProgress {
         BuildPhase::Queued => (BuildWord::Queued, None),
         BuildPhase::Running => (BuildWord::Working, None),
     };
+    // The controller writes the step as the message.
+    let step = matches!(status, BuildWord::Working).then(message).flatten();
     BuildProgress {
         status,
         image: build.spec.target.clone(),
         error,
+        step,
     }
 }
 
