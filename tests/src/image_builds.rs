@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use client::{BuildStatus, Client};
+use client::{BuildStatus, Client, Event};
 use testing::image_build::context;
 
 use crate::session::client;
@@ -26,6 +26,19 @@ impl Builder {
     /// Waits for the end of a build.
     pub async fn end(&self, id: &str) -> BuildStatus {
         self.0.wait_build(id, &mut |_| ()).await.expect("an end")
+    }
+
+    /// Waits until events tell a step that ends so.
+    pub async fn wait_step(&self, id: &str, end: &str) {
+        let mut events = self.0.events(None).await.expect("events");
+        loop {
+            if let Event::Build(told) = events.next().await.expect("an event")
+                && told.build_id == id
+                && told.build.step.is_some_and(|step| step.ends_with(end))
+            {
+                return;
+            }
+        }
     }
 
     /// The whole log, to its end.

@@ -29,6 +29,9 @@ pub struct BuildStatus {
     pub image: String,
     #[serde(default)]
     pub error: Option<String>,
+    /// Step of a full build that runs, for example `[2/5] RUN make`. Text of the build.
+    #[serde(default)]
+    pub step: Option<String>,
 }
 
 /// Answer to the question for an image.
@@ -90,6 +93,11 @@ impl BuildStatus {
     /// True when the status does not change any more.
     pub fn is_finished(&self) -> bool {
         !matches!(self.status.as_str(), "QUEUED" | "WORKING")
+    }
+
+    /// Explanation of a failure, or the step.
+    pub fn detail(&self) -> Option<&str> {
+        self.error.as_deref().or(self.step.as_deref())
     }
 }
 
@@ -162,10 +170,11 @@ impl Client {
             if build.is_finished() {
                 return Ok(build);
             }
+            let state = build.step.as_ref().unwrap_or(&build.status);
             let step = Progress {
                 status: RuntimeStatus::BuildingRuntime,
                 id: id.into(),
-                message: Some(format!("{}: {}", build.image, build.status)),
+                message: Some(format!("{}: {state}", build.image)),
             };
             if last.as_ref() != Some(&step) {
                 report(&step);

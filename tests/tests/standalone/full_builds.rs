@@ -122,6 +122,7 @@ async fn any_dockerfile_makes_an_image_that_starts() {
         status: "SUCCESS".into(),
         image: image.clone(),
         error: None,
+        step: None,
     };
     assert_eq!(scene.end(&id).await, end);
 
@@ -187,9 +188,7 @@ async fn deleted_build_ends_with_its_pod() {
     let dockerfile = format!("FROM {}\nRUN sleep 600\n", scene.base);
     let id = scene.submit(&dockerfile, "endless").await;
     let fixture = &scene.fixture;
-    fixture.kubectl(&format!(
-        "wait imgb/{id} --for=jsonpath={{.status.phase}}=Running --timeout=60s"
-    ));
+    scene.builder().wait_step(&id, "RUN sleep 600").await;
     fixture.kubectl(&format!("delete imgb {id}"));
     fixture.kubectl(&format!(
         "wait -n sandbox-builds pod/{id} --for=delete --timeout=60s"

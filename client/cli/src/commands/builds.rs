@@ -64,12 +64,12 @@ pub(crate) async fn run(client: &Client, command: Command) -> Result<u8, Failure
         Command::List { output, limit } => list(client, output, limit).await.map(|()| 0),
         Command::Status { id } => {
             let build = client.build_status(&id).await?;
-            let error = build.error.as_deref().unwrap_or_default();
+            let detail = build.detail().unwrap_or_default();
             print(format!(
                 "{} {} {}\n",
                 build.status,
                 escape(&build.image),
-                escape(error)
+                escape(detail)
             ))?;
             Ok(if build.is_finished() && build.status != "SUCCESS" {
                 NEGATIVE
@@ -121,10 +121,11 @@ fn table(builds: &[ListedBuild], is_wide: bool) -> Table {
         return table;
     }
     let mut table = Table::new(&[
-        "ID", "STATUS", "MODE", "IMAGE", "SIZE", "AGE", "TAGS", "ERROR",
+        "ID", "STATUS", "MODE", "IMAGE", "SIZE", "AGE", "TAGS", "DETAIL",
     ]);
     for listed in builds {
         let build = listed.build.clone();
+        let detail = build.detail().unwrap_or("-").to_owned();
         table.row([
             listed.build_id.clone(),
             build.status,
@@ -133,7 +134,7 @@ fn table(builds: &[ListedBuild], is_wide: bool) -> Table {
             listed.size_bytes.map_or_else(|| "-".into(), bytes),
             age(listed.created_at),
             listed.tags.len().to_string(),
-            build.error.unwrap_or_else(|| "-".into()),
+            detail,
         ]);
     }
     table
