@@ -59,6 +59,7 @@ export interface Build {
   status: string;
   image: string;
   error: string | null;
+  step?: string;
   tags: string[];
   mode: "alias" | "append" | "full";
   created_at: string | null;

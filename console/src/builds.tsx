@@ -62,7 +62,7 @@ function List({ all, total }: { all: Build[]; total: number }) {
             <tr key={build.build_id}>
               <td>
                 <code>{build.image}</code>
-                <span class="detail">{build.error ?? build.build_id}</span>
+                <span class="detail">{build.error ?? build.step ?? build.build_id}</span>
               </td>
               <td>
                 <BuildStatus status={build.status} />
