@@ -239,6 +239,25 @@ fn sandboxes_that_begin_with_a_snapshot_go_on_each_for_itself() {
 }
 
 #[test]
+fn processes_are_not_in_a_snapshot_without_the_files_that_they_use() {
+    let test = "processes_are_not_in_a_snapshot_without_the_files_that_they_use";
+    let Some(parent) = Sandbox::new(test, Node) else {
+        return;
+    };
+    // The node does not show the changed files.
+    let container = parent.run(Memory, None, &shell("sleep 1000"));
+    let report = take(&container, "one", Memory, &[]);
+    let kept = &report["kept"];
+    assert_eq!(kept["level"], "Workspace", "{report}");
+    assert_eq!(
+        kept["reason"],
+        "processes are not in the snapshot: the files that they use are not in it; the node does \
+         not show the changed files"
+    );
+    assert!(!parent.snapshot("one").join("processes").exists());
+}
+
+#[test]
 fn changes_that_the_node_keeps_are_read_from_its_upper_directory() {
     let test = "changes_that_the_node_keeps_are_read_from_its_upper_directory";
     let Some(parent) = Sandbox::new(test, Node) else {

@@ -124,6 +124,9 @@ impl Persistence {
         let state = state.filter(|_| level == PersistenceLevel::Memory);
         let init = state.and_then(|state| state.init.clone());
         let processes = state.map(|state| match &init {
+            _ if matches!(changes, Changes::None(_)) => {
+                Err("the files that they use are not in it".to_owned())
+            }
             None => Err("there was no init message".to_owned()),
             Some(init) if !can_be_renewed(init) => {
                 Err("the server of the sandbox cannot be given another session key".to_owned())
