@@ -138,9 +138,9 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
     }
     let mut pauses = Vec::new();
     for _ in 0..ROUNDS {
-        let (pause, paused) = timed_pause(&session).await;
-        assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
-        pauses.push(pause);
+        let (time, info) = timed_pause(&session).await;
+        assert_eq!(info["persisted"]["level"], "Memory", "{info}");
+        pauses.push(time);
         timed_resume(&session, SECOND).await;
     }
     println!("the sandbox stood still for {stood_still} ms in its first snapshot");
@@ -184,13 +184,13 @@ impl BenchmarkLoad {
                 );
                 session.run(&write).await;
             }
-            let (pause, paused) = timed_pause(session).await;
-            pauses.push(pause);
-            assert_eq!(paused["persisted"]["level"], self.level, "{paused}");
-            size = paused["persisted"]["size"].as_u64().unwrap_or(0);
-            let (resume, resumed) = timed_resume(session, rest).await;
-            resumes.push(resume);
-            assert_eq!(resumed["restored"]["level"], self.level, "{resumed}");
+            let (time, info) = timed_pause(session).await;
+            pauses.push(time);
+            assert_eq!(info["persisted"]["level"], self.level, "{info}");
+            size = info["persisted"]["size"].as_u64().unwrap_or(0);
+            let (time, info) = timed_resume(session, rest).await;
+            resumes.push(time);
+            assert_eq!(info["restored"]["level"], self.level, "{info}");
         }
         pauses.sort();
         resumes.sort();

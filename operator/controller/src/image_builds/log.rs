@@ -99,7 +99,7 @@ mod tests {
             #6 0.310 [3/3] RUN not a heading\n[3/3] RUN\n#x [3/3]\n";
         assert_eq!(last_step(log).as_deref(), Some("[2/3] RUN make [31mall"));
         assert_eq!(last_step("#6 0.310 text\n"), None);
-        let long = last_step(&format!("#6 [2/3] RUN {}", "\u{fc}".repeat(9000)));
-        assert_eq!(long.unwrap().chars().count(), MAX_STEP_CHARS);
+        let cut = last_step(&format!("#6 [2/3] RUN {}", "\u{fc}".repeat(9000)));
+        assert_eq!(cut.unwrap().chars().count(), MAX_STEP_CHARS);
     }
 }
