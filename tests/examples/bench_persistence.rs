@@ -21,6 +21,8 @@ const FORKS: usize = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Times of starts and saves in the status are those of whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
+/// Time in which the Pods of stopped forks have ended, so that they do not slow down what follows.
+const FORKS_END: Duration = Duration::from_secs(5);
 /// Time in which a Pod that waits for the resume has started.
 const WAITING_POD_START: Duration = Duration::from_secs(5);
 const MIB: u64 = 1 << 20;
@@ -120,6 +122,7 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
     for fork in &forks {
         fork.stop().await;
     }
+    sleep(FORKS_END).await;
     let (mut snapshots, mut single, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let begin = Instant::now();
@@ -134,6 +137,7 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
             for fork in &forks {
                 fork.stop().await;
             }
+            sleep(FORKS_END).await;
         }
     }
     let mut pauses = Vec::new();
