@@ -162,11 +162,9 @@ impl Supervisor {
     async fn supervise(mut self, mut requests: mpsc::Receiver<Init>) -> u8 {
         // The stored message of an earlier run of the container.
         let stored = requests.try_recv().ok();
+        self.persistence.reserve_pids().await;
         // Numbers of saved processes must stay free.
         let has_processes = self.persistence.has_processes();
-        if !has_processes {
-            self.persistence.reserve_pids().await;
-        }
         let may_start = stored.is_none() && !has_processes;
         if self.prestart.is_some() && stored.is_none() && !may_start {
             self.lifecycle.report_handover(false);

@@ -7,6 +7,7 @@
 //! cannot be swapped, repeated or left out.
 
 pub(crate) mod cipher;
+mod flusher;
 pub(crate) mod key;
 pub(crate) mod manifest;
 pub(crate) mod reader;

@@ -68,13 +68,16 @@ impl Criu {
             .listen("streamer-capture.sock")
             .map_err(FailureReason::Io)?;
         let bytes = options.limits.bytes;
-        let writer = ArchiveWriter::create(
+        let mut writer = ArchiveWriter::create(
             archive,
             Algorithm::fastest(),
             options.key,
             options.context,
             bytes,
         )?;
+        if options.sync {
+            writer.flush_early();
+        }
         let mut session = match Session::start(&self.program, options.limits.time, Vec::new()) {
             Ok(session) => session,
             Err(error) => {

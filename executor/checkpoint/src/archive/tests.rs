@@ -3,6 +3,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::MAX_CHUNK_BYTES;
 use super::cipher::Algorithm;
 use super::key::ArchiveKey;
 use super::manifest::Manifest;
@@ -63,6 +64,33 @@ fn images_with_interleaved_chunks_are_read_back_with_each_cipher() {
         assert_eq!(archive.manifest, manifest_fixture());
         assert!(archive.image("third.img").is_none());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn archive_that_is_flushed_while_it_grows_is_complete() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("archive");
+    let limit = 1 << 30;
+    let algorithm = Algorithm::fastest();
+    let mut writer = ArchiveWriter::create(&path, algorithm, &key(), b"sandbox", limit).unwrap();
+    writer.flush_early();
+    let image = writer.add_image("first.img".into()).unwrap();
+    // More than two flushes.
+    for chunk in 0..40 {
+        writer
+            .append(image, &mut vec![chunk; MAX_CHUNK_BYTES])
+            .unwrap();
+    }
+    writer.complete(manifest_fixture(), true).unwrap();
+    writer.put_in_place(true).unwrap();
+    let archive = ArchiveReader::open(&path, &key(), b"sandbox").unwrap();
+    let chunks = archive.image("first.img").unwrap();
+    assert_eq!(chunks.len(), 40);
+    let mut content = Vec::new();
+    for (number, expected) in chunks.iter().zip(0..) {
+        archive.read_chunk(*number, &mut content).unwrap();
+        assert_eq!(content, vec![expected; MAX_CHUNK_BYTES]);
     }
 }
 

@@ -9,6 +9,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::OFlags;
 
 use super::cipher::{Algorithm, ChunkCipher, ChunkPosition};
+use super::flusher::Flusher;
 use super::key::ArchiveKey;
 use super::manifest::{ArchiveIndex, ImageEntry, Manifest};
 use super::{HEADER_BYTES, SALT_BYTES};
@@ -30,6 +31,7 @@ pub(crate) struct ArchiveWriter {
     images: Vec<ImageEntry>,
     chunk_bytes: Vec<u32>,
     is_in_place: bool,
+    flusher: Option<Flusher>,
 }
 
 impl ArchiveWriter {
@@ -73,7 +75,13 @@ impl ArchiveWriter {
             images: Vec::new(),
             chunk_bytes: Vec::new(),
             is_in_place: false,
+            flusher: None,
         })
+    }
+
+    /// Has the archive written to the disk while it grows. Without a thread the last sync does it all.
+    pub(crate) fn flush_early(&mut self) {
+        self.flusher = Flusher::start(&self.file).ok();
     }
 
     /// Adds an empty image and returns its number.
@@ -125,6 +133,9 @@ impl ArchiveWriter {
         .map_err(io::Error::from)?;
         self.write_sealed(ChunkPosition::Index, &mut index)?;
         self.file.write_all(&start.to_be_bytes())?;
+        if let Some(flusher) = self.flusher.take() {
+            flusher.finish()?;
+        }
         if sync {
             self.file.sync_data()?;
         }
@@ -157,6 +168,10 @@ impl ArchiveWriter {
             .seal(position, data)
             .ok_or_else(|| io::Error::other("cannot encrypt a chunk"))?;
         self.offset += data.len() as u64;
-        self.file.write_all(data)
+        self.file.write_all(data)?;
+        if let Some(flusher) = &mut self.flusher {
+            flusher.add(data.len());
+        }
+        Ok(())
     }
 }

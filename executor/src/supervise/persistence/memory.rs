@@ -40,6 +40,9 @@ const USED: &str = "used";
 /// Numbers up to this one are for the supervisor and CRIU, so that they do not take those of a
 /// saved tree.
 const LAST_RESERVED_PID: u32 = 1000;
+/// Those that are reserved before a restore, while the Pod is dormant. CRIU takes some of the rest, so
+/// that it does not take those of the tree.
+const RESERVED_BEFORE_RESTORE: u32 = 800;
 /// Highest number that is reserved after a restore, at 20 µs each.
 const MAX_RESERVED_PID: u32 = 20_000;
 
@@ -297,9 +300,22 @@ fn mark(folder: &Store) -> io::Result<()> {
     folder.sync()
 }
 
+/// Reserves the numbers that a supervisor and CRIU take. Saved processes have higher ones.
+pub(super) fn reserve_own(saved_processes_follow: bool) {
+    reserve_until(if saved_processes_follow {
+        RESERVED_BEFORE_RESTORE
+    } else {
+        LAST_RESERVED_PID
+    });
+}
+
 /// Reserves numbers, so that a supervisor of the next Pod does not take those of the tree.
-pub(super) fn reserve(highest: u32) {
-    if let Err(error) = reserve_pids(highest.clamp(LAST_RESERVED_PID, MAX_RESERVED_PID)) {
+fn reserve(highest: u32) {
+    reserve_until(highest.clamp(LAST_RESERVED_PID, MAX_RESERVED_PID));
+}
+
+fn reserve_until(last: u32) {
+    if let Err(error) = reserve_pids(last) {
         tracing::warn!(%error, "cannot reserve process numbers");
     }
 }

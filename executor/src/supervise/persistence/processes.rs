@@ -93,7 +93,8 @@ impl Persistence {
     /// Reserves the process numbers of the supervisor, before a program starts.
     pub(in crate::supervise) async fn reserve_pids(&self) {
         if self.memory().is_some() {
-            let _ = spawn_blocking(|| memory::reserve(0)).await;
+            let follow = self.has_processes();
+            let _ = spawn_blocking(move || memory::reserve_own(follow)).await;
         }
     }
 
