@@ -23,7 +23,8 @@ pub enum Event {
     Synced,
     /// The stream continues an earlier one; changes follow.
     Resumed,
-    /// The connection broke and is open again: a list that had not ended begins anew, or changes follow.
+    /// The connection broke and is open again: a list that had not ended begins anew, or changes
+    /// follow.
     Reopened,
 }
 

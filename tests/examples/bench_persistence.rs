@@ -111,8 +111,9 @@ async fn measure(api: &str, key: &str, image: &str, rest: Duration) {
     }
 }
 
-/// Snapshots and forks of a sandbox with a process of 256 MiB: the times, and that for which the sandbox
-/// stands still, beside pauses of the same one. Such a pause has the dump, its flush and all calls in it.
+/// Snapshots and forks of a sandbox with a process of 256 MiB: the times, and that for which the
+/// sandbox stands still, beside pauses of the same one. Such a pause has the dump, its flush and
+/// all calls in it.
 async fn measure_forks(api: &str, key: &str, image: &str) {
     let mut body = start_body("forked", image);
     body["persistence"] = Value::from("Memory");
@@ -212,8 +213,8 @@ async fn timed_pause(session: &Session) -> (Duration, Value) {
     (begin.elapsed(), info)
 }
 
-/// Resumes after a rest. Returns the time to the answer of the first command, and the description of
-/// the sandbox when it was ready.
+/// Resumes after a rest. Returns the time to the answer of the first command, and the description
+/// of the sandbox when it was ready.
 async fn timed_resume(session: &Session, rest: Duration) -> (Duration, Value) {
     // A Pod that still ends would delay its successor.
     until(session, |info| info["pausing"] != true).await;

@@ -34,9 +34,12 @@ impl Builder {
         loop {
             if let Event::Build(told) = events.next().await.expect("an event")
                 && told.build_id == id
-                && told.build.step.is_some_and(|step| step.ends_with(end))
             {
-                return;
+                let is_open = ["QUEUED", "WORKING"].contains(&told.build.status.as_str());
+                assert!(is_open, "the build has ended: {:?}", told.build);
+                if told.build.step.is_some_and(|step| step.ends_with(end)) {
+                    return;
+                }
             }
         }
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::clients::http_client::text;
 use crate::clients::v0::v0_command;
 use crate::session::Session;
 
@@ -18,8 +17,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Directories that changes are made in: all but the workspace and what every Pod has anew.
 const DIRECTORIES: &str = "/etc /opt /root /home /var/lib /srv /usr/local/lib";
 
-/// Changes of all kinds, some of which each round makes again. `$1` is the number of the round. There
-/// are none in `/usr` where it is read-only.
+/// Changes of all kinds, some of which each round makes again. `$1` is the number of the round.
+/// There are none in `/usr` where it is read-only.
 const CHANGE: &str = r#"
 set -eu
 mkdir -p /opt/kept "/var/lib/kept/round $1"
@@ -297,23 +296,19 @@ pub async fn processes_survive_pauses(session: &Session, workload: Workload) {
 
 /// Pauses and waits until the status says what was kept.
 pub async fn pause(session: &Session) -> Value {
+    let before = session.info().await;
+    if before["persisted"]["at"] == before["restored"]["at"] {
+        // Times of the status have whole seconds: this pause could have the time of the one before.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
     session.pause().await;
     for _ in 0..MAX_POLLS {
         let info = session.info().await;
         let kept = &info["persisted"];
-        let restored = text_or_empty(&info["restored"], "at");
-        if kept.is_object() && text_or_empty(kept, "at") >= restored {
+        if kept.is_object() && kept["at"] != before["persisted"]["at"] {
             return info;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("never saved: {}", session.info().await);
-}
-
-fn text_or_empty(value: &Value, field: &str) -> String {
-    if value[field].is_string() {
-        text(value, field)
-    } else {
-        String::new()
-    }
 }

@@ -77,8 +77,8 @@ impl Session {
         self.client.stop(&self.id).await.expect("an end");
     }
 
-    /// Carries out an action that the client library has no call for, as one of the browser, or whose
-    /// observation a test reads whole.
+    /// Carries out an action that the client library has no call for, as one of the browser, or
+    /// whose observation a test reads whole.
     pub async fn act(&self, action: &str, args: Value) -> Value {
         let action = json!({"action": {"action": action, "args": args, "timeout": 300}});
         let url = format!("{}/execute_action", self.url);

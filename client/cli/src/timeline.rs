@@ -24,10 +24,11 @@ pub(crate) fn moments(
         info.container_started_at,
         "images pulled, container started".into(),
     );
-    // A Pod that was warm has no stages in this run.
-    let was_warm = info.scheduled_at.is_none() && info.container_started_at.is_none();
-    let ready = if was_warm {
-        "claimed from pool, ready"
+    // A Pod from before this start has no stages in it: a warm one, one that waited for the resume,
+    // or that of a pause that was canceled.
+    let was_there = info.scheduled_at.is_none() && info.container_started_at.is_none();
+    let ready = if was_there {
+        "ready in a Pod from before the start"
     } else {
         "ready"
     };
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn timeline_names_the_claim_of_a_warm_pod() {
+    fn timeline_names_a_pod_from_before_the_start() {
         let info: RuntimeInfo = serde_json::from_value(json!({
             "runtime_id": "abcdefghijklmnop", "session_id": "s", "url": "http://x", "status": "running",
             "created_at": "2026-11-27T03:00:00Z", "ready_at": "2026-11-27T03:00:00.3Z",
@@ -132,7 +133,7 @@ mod tests {
         .unwrap();
         let now = "2026-11-27T03:00:01Z".parse().unwrap();
         let lines = render(&moments(&info, None, now), now);
-        let expected = "2026-11-27 03:00:00Z   0.3s    claimed from pool, ready\n";
+        let expected = "2026-11-27 03:00:00Z   0.3s    ready in a Pod from before the start\n";
         assert!(lines.contains(expected), "{lines}");
     }
 }

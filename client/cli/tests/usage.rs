@@ -54,7 +54,8 @@ fn completions_name_the_commands_and_the_plugin_has_its_own_name() {
     assert!(help.contains("Usage: kubectl sandbox "), "{help}");
 }
 
-/// Calls the script as kubectl does: with the words after `kubectl sandbox`, the last one unfinished.
+/// Calls the script as kubectl does: with the words after `kubectl sandbox`, the last one
+/// unfinished.
 #[test]
 fn kubectl_completes_the_words_of_the_plugin() {
     let folder = tempfile::tempdir().unwrap();

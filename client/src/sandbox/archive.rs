@@ -1,6 +1,6 @@
 //! Zip archives of uploads and downloads. Archives of a sandbox are untrusted: each name must stay
-//! below the destination, links are not followed, nothing but files and directories is made, and the
-//! unpacked size is limited.
+//! below the destination, links are not followed, nothing but files and directories is made, and
+//! the unpacked size is limited.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
@@ -141,7 +141,8 @@ fn unpack_blocking(archive: &File, local: &Path) -> Result<(), Error> {
     unpack_within(archive, local, allowed)
 }
 
-/// Unpacks at most `allowed` bytes. Claimed sizes are checked before, actual ones while a file is written.
+/// Unpacks at most `allowed` bytes. Claimed sizes are checked before, actual ones while a file is
+/// written.
 fn unpack_within(archive: &File, local: &Path, allowed: u64) -> Result<(), Error> {
     let damaged = |error: zip::result::ZipError| Error::Archive(error.to_string());
     let too_large = || Error::Archive(format!("its files exceed {allowed} bytes"));
@@ -209,7 +210,8 @@ fn make_directories(root: &Path, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a file, replacing one of the same name instead of following it if it is a link. Returns its size.
+/// Writes a file, replacing one of the same name instead of following it if it is a link. Returns
+/// its size.
 fn write(target: &Path, mode: u32, content: &mut impl io::Read) -> io::Result<u64> {
     if fs::symlink_metadata(target).is_ok_and(|found| !found.is_dir()) {
         fs::remove_file(target)?;

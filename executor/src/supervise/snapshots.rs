@@ -58,8 +58,8 @@ impl Supervisor {
         came
     }
 
-    /// Takes over the snapshot that the sandbox begins with. Returns what it has of it, and the root of
-    /// its processes if they go on. `None` if there is no snapshot.
+    /// Takes over the snapshot that the sandbox begins with. Returns what it has of it, and the
+    /// root of its processes if they go on. `None` if there is no snapshot.
     pub(super) async fn begin(
         &mut self,
         init: &Init,

@@ -309,7 +309,7 @@ async fn status_request_is_held_until_the_build_has_finished() {
 
 /// The controller writes it.
 #[tokio::test(start_paused = true)]
-async fn step_of_a_running_build_is_told() {
+async fn running_build_reports_its_step() {
     let api = FakeApi::default();
     let fixture = fixture(&api);
     let id = build_from_scratch(&fixture).await;

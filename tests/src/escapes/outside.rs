@@ -1,4 +1,5 @@
-//! Attempts as root outside of any sandbox, where they must work: a control that they would be seen.
+//! Attempts as root outside of any sandbox, where they must work: a control that they would be
+//! seen.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,8 +40,8 @@ pub fn outside(script: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Makes all attempts outside, with this file that holds `secret`. Fails unless each works for which
-/// the machine has the feature.
+/// Makes all attempts outside, with this file that holds `secret`. Fails unless each works for
+/// which the machine has the feature.
 pub fn assert_attempts_work(secret: &str) {
     let (worked, absent) = attempts(secret);
     let without_control = |attempts| -> Vec<&str> {

@@ -13,15 +13,31 @@ use serde_json::json;
 use crate::beats;
 use crate::node_control::{HeldCriu, StoppedKubelet, kill_container, supervisor, volume};
 use crate::test_namespace::TestNamespace;
-use tests::cli_tools::{kubectl, kubectl_words, until};
+use tests::cli_tools::{kubectl, kubectl_words, run, until};
 
 const FIRST: &str = "node";
 const SECOND: &str = "node-2";
 
+/// A node that takes no new Pods until this is dropped.
+struct Cordoned(&'static str);
+
+impl Cordoned {
+    fn new(node: &'static str) -> Self {
+        kubectl(&["cordon", node]);
+        Self(node)
+    }
+}
+
+impl Drop for Cordoned {
+    fn drop(&mut self) {
+        run("kubectl", &["uncordon", self.0]);
+    }
+}
+
 /// Applies a Sandbox that goes to the first node, and waits until it is ready there. Its Pod has the
 /// operator's own tolerations.
 async fn on_the_first(ns: &TestNamespace, name: &str) {
-    kubectl(&["cordon", SECOND]);
+    let cordoned = Cordoned::new(SECOND);
     let spec = json!({
         "command": ["sleep", "infinity"], "workspace": {"size": "10Mi"},
         "podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}},
@@ -31,7 +47,7 @@ async fn on_the_first(ns: &TestNamespace, name: &str) {
     assert_eq!(status.node_name.as_deref(), Some(FIRST));
     ns.reported(name).await;
     ns.exec(name, "echo kept > /workspace/file");
-    kubectl(&["uncordon", SECOND]);
+    drop(cordoned);
 }
 
 /// Waits until it is ready for the second time, on the second node, with its files.
@@ -50,15 +66,22 @@ async fn sandbox_of_drained_node_restarts_on_the_other() {
     on_the_first(&ns, "moved").await;
     let before = (ns.ready("moved").await.url, ns.token("moved"));
     let selector = "--pod-selector=openhands.dev/sandbox=moved";
-    let also = ["--delete-emptydir-data", "--timeout=60s"];
-    kubectl(&[&["drain", FIRST, selector], &also[..]].concat());
+    let _drained = drain(selector);
     let reasons = has_moved(&ns, "moved").await;
     assert_eq!(reasons, ["EvictionByEvictionAPI"]);
     let said = ns.wait_for_event("moved", "PodReplaced").await;
     assert_eq!(said, "the Pod is being deleted: EvictionByEvictionAPI");
     let after = (ns.ready("moved").await.url, ns.token("moved"));
     assert_eq!(before, after);
-    kubectl(&["uncordon", FIRST]);
+}
+
+/// Drains the first node of the Pods of a sandbox.
+fn drain(selector: &str) -> Cordoned {
+    // A drain that fails has cordoned it as well.
+    let cordoned = Cordoned::new(FIRST);
+    let also = ["--delete-emptydir-data", "--timeout=60s"];
+    kubectl(&[&["drain", FIRST, selector], &also[..]].concat());
+    cordoned
 }
 
 /// Kubernetes deletes the Pods of a lost node, whose kubelet cannot confirm: the operator removes them.
@@ -87,26 +110,24 @@ async fn sandbox_of_lost_node_restarts_on_the_other() {
 
 /// Starts a sandbox of level `Memory` on the first node. Returns its incarnation.
 async fn counts_on_the_first(ns: &TestNamespace, name: &str) -> u32 {
-    kubectl(&["cordon", SECOND]);
+    let _cordoned = Cordoned::new(SECOND);
     let status = beats::start(ns, name).await;
     assert_eq!(status.node_name.as_deref(), Some(FIRST));
-    kubectl(&["uncordon", SECOND]);
     status.incarnation
 }
 
 /// Starts such a sandbox, whose processes have gone on there once.
 async fn resumed_on_the_first(ns: &TestNamespace, name: &str) -> u32 {
     let incarnation = counts_on_the_first(ns, name).await;
-    kubectl(&["cordon", SECOND]);
+    let _cordoned = Cordoned::new(SECOND);
     beats::pause(ns, name).await;
     ns.patch(name, json!({"state": "Running"})).await;
     beats::assert_goes_on(ns, name, incarnation).await;
-    kubectl(&["uncordon", SECOND]);
     incarnation
 }
 
-/// A sandbox whose saved processes have run before is ready on the second node with new ones, with files
-/// of the workspace and those of the last pause. The next pause keeps its processes.
+/// A sandbox whose saved processes have run before is ready on the second node with new ones, with
+/// files of the workspace and those of the last pause. The next pause keeps its processes.
 async fn assert_begins_anew(
     ns: &TestNamespace,
     name: &str,
@@ -222,8 +243,8 @@ async fn half_a_save_of_a_lost_node_is_not_used_on_the_other() {
     assert_stays(&ns, name, kubelet).await;
 }
 
-/// The containers run on, and the sandbox responds: the supervisor saves in place of the kubelet, and no
-/// two copies run.
+/// The containers run on, and the sandbox responds: the supervisor saves in place of the kubelet,
+/// and no two copies run.
 #[tokio::test]
 #[ignore = "needs a cluster with two nodes: make test-cluster"]
 async fn processes_go_on_elsewhere_when_only_the_kubelet_is_lost() {

@@ -1,5 +1,5 @@
-//! `/mcp` as its users have it: the official SDK calls every tool, in both eras of the protocol, and
-//! cancels calls. Another key reads nothing, and a wrong one gets 401.
+//! `/mcp` as its users have it: the official SDK calls every tool, in both eras of the protocol,
+//! and cancels calls. Another key reads nothing, and a wrong one gets 401.
 
 use std::process::Command;
 

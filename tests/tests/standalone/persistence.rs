@@ -42,8 +42,8 @@ async fn changed_files_survive_pauses_and_a_restart_of_the_process() {
     again.stop().await;
 }
 
-/// Sandboxes of all kinds at once: in the long form, more than a thousand pauses. Nothing of them is
-/// left when they have been stopped.
+/// Sandboxes of all kinds at once: in the long form, more than a thousand pauses. Nothing of them
+/// is left when they have been stopped.
 #[tokio::test]
 async fn processes_survive_pauses_on_one_machine() {
     let Some((standalone, state)) = with_processes() else {

@@ -128,7 +128,7 @@ async fn stop(client: &Client, name: &str) -> Result<(), Failure> {
 }
 
 /// True if the failure neither names the sandbox nor says that there is none.
-fn may_go_on(failure: &Failure) -> bool {
+pub(super) fn may_go_on(failure: &Failure) -> bool {
     match failure {
         Failure::Interrupted(_) => true,
         Failure::Client(error) => error.is_temporary(),

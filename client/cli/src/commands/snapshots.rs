@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::exec;
 use super::level::LevelArg;
+use super::run::may_go_on;
 use crate::console::Signals;
 use crate::failure::Failure;
 use crate::names;
@@ -164,21 +165,31 @@ pub(crate) async fn fork(client: &Client, args: ForkArgs) -> Result<(), Failure>
         environment,
     };
     let mut signals = Signals::new()?;
+    let mut are_accepted = false;
     let done = tokio::select! {
-        done = start(client, &id, &request) => done,
+        done = start(client, &id, &request, &mut are_accepted) => done,
         signal = signals.ended() => Err(Failure::Interrupted(signal)),
     };
-    done.inspect_err(|_| {
-        let names = request.session_ids.join(" ");
-        note(&format!(
-            "sandboxes that have started go on; `sandbox stop NAME` ends one of them: {names}"
-        ));
+    done.inspect_err(|failure| {
+        if are_accepted || may_go_on(failure) {
+            let names = request.session_ids.join(" ");
+            note(&format!(
+                "sandboxes that have started go on; `sandbox stop NAME` ends one of them: {names}"
+            ));
+        }
     })
 }
 
 /// Starts the forks, waits for each and prints their names.
-async fn start(client: &Client, id: &str, request: &ForkRequest) -> Result<(), Failure> {
-    for info in client.fork(id, request).await? {
+async fn start(
+    client: &Client,
+    id: &str,
+    request: &ForkRequest,
+    are_accepted: &mut bool,
+) -> Result<(), Failure> {
+    let forks = client.fork(id, request).await?;
+    *are_accepted = true;
+    for info in forks {
         let name = escape(&info.session_id);
         client.wait_ready(info, &mut progress::step).await?;
         print(name + "\n")?;

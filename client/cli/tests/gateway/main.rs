@@ -10,11 +10,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Serves until the test ends. `answer` gets the first line and the body of a request and the URL of the
-/// gateway; without an answer the client waits.
+/// Serves until the test ends. `answer` gets the first line and the body of a request and the URL
+/// of the gateway; without an answer the client waits.
 fn serve(answer: impl Fn(&str, &str, &str) -> Option<Value> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -70,8 +71,8 @@ fn program(url: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Interrupts the command while it waits for the answer to a request with this first line; the body of
-/// the request and the output.
+/// Interrupts the command while it waits for the answer to a request with this first line; the body
+/// of the request and the output.
 fn interrupted(args: &[&str], request: &'static str) -> (Value, Output) {
     let (sender, bodies) = mpsc::channel();
     let url = serve(move |line, body, _| {
@@ -82,7 +83,7 @@ fn interrupted(args: &[&str], request: &'static str) -> (Value, Output) {
         Some(json!({"snapshot_id": "saved", "status": "ready"}))
     });
     let child = program(&url, args).spawn().unwrap();
-    let body = bodies.recv().unwrap();
+    let body = bodies.recv_timeout(Duration::from_secs(60)).unwrap();
     let kill = format!("kill -INT {}", child.id());
     let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
     assert!(sent.success());
@@ -147,7 +148,10 @@ fn key_of_a_page_is_not_an_argument_of_the_opener() {
         String::from_utf8(output.stdout).unwrap(),
         address.clone() + "\n"
     );
-    let path = fs::read_to_string(&arguments).unwrap();
+    // An opener that never starts writes nothing.
+    let mut read = Command::new("timeout");
+    let read = read.arg("60").arg("cat").arg(&arguments).output().unwrap();
+    let path = String::from_utf8(read.stdout).unwrap();
     assert!(!path.contains("secret"), "{path}");
     assert!(fs::read_to_string(&path).unwrap().contains(&address));
     let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -14,7 +14,8 @@ pub(crate) enum Algorithm {
 impl Algorithm {
     pub(super) const ALL: [Self; 2] = [Self::ChaCha20Poly1305, Self::Aes256Gcm];
 
-    /// AES where the CPU has instructions for it: a third of the time there, and a multiple elsewhere.
+    /// AES where the CPU has instructions for it: a third of the time there, and a multiple
+    /// elsewhere.
     pub(crate) fn fastest() -> Self {
         if has_aes_instructions() {
             Self::Aes256Gcm

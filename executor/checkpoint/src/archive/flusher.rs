@@ -1,7 +1,6 @@
-//! Flushes an archive while it grows, so that the disk works at the same time as the dump and the last
-//! sync has little left to do.
+//! Flushes an archive while it grows, so that the disk works at the same time as the dump and the
+//! last sync has little left to do.
 
-use std::fs::File;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -9,7 +8,8 @@ use std::thread::{self, JoinHandle};
 /// Bytes that are written before the next flush.
 const STEP_BYTES: usize = 16 << 20;
 
-/// Thread that flushes one file. Without [`Flusher::finish`] it ends by itself after its present flush.
+/// Thread that flushes one file. Without [`Flusher::finish`] it ends by itself after its present
+/// flush.
 pub(super) struct Flusher {
     steps: SyncSender<()>,
     thread: JoinHandle<io::Result<()>>,
@@ -17,12 +17,13 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
-    pub(super) fn start(file: &File) -> io::Result<Self> {
-        let file = file.try_clone()?;
+    pub(super) fn start(
+        mut flush: impl FnMut() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
         let (steps, received) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("flush".to_owned())
-            .spawn(move || received.iter().try_for_each(|()| file.sync_data()))?;
+            .spawn(move || received.iter().try_for_each(|()| flush()))?;
         Ok(Self {
             steps,
             thread,
@@ -45,5 +46,30 @@ impl Flusher {
         drop(self.steps);
         let ended = self.thread.join();
         ended.map_err(|_| io::Error::other("the thread that flushes the archive panicked"))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn each_step_is_flushed_and_the_error_of_a_flush_is_that_of_the_end() {
+        let (sender, flushes) = channel();
+        let mut flusher = Flusher::start(move || {
+            sender.send(()).map_err(io::Error::other)?;
+            Ok(())
+        })
+        .unwrap();
+        flusher.add(STEP_BYTES - 1);
+        flusher.add(1);
+        flushes.recv().unwrap();
+        flusher.add(STEP_BYTES - 1);
+        assert!(flushes.try_recv().is_err());
+        drop(flushes);
+        flusher.add(1);
+        assert!(flusher.finish().is_err());
     }
 }

@@ -79,9 +79,11 @@ impl ArchiveWriter {
         })
     }
 
-    /// Has the archive written to the disk while it grows. Without a thread the last sync does it all.
+    /// Has the archive written to the disk while it grows. Without a thread the last sync does all.
     pub(crate) fn flush_early(&mut self) {
-        self.flusher = Flusher::start(&self.file).ok();
+        let file = self.file.try_clone();
+        let flusher = file.and_then(|file| Flusher::start(move || file.sync_data()));
+        self.flusher = flusher.ok();
     }
 
     /// Adds an empty image and returns its number.
@@ -159,6 +161,8 @@ impl ArchiveWriter {
         } else {
             &self.partial
         };
+        // A flush that has begun keeps the file open: after a full disk its blocks are needed.
+        let _ = self.file.set_len(0);
         // A partial file that stays is replaced by the next dump.
         let _ = fs::remove_file(path);
     }

@@ -40,9 +40,9 @@ const USED: &str = "used";
 /// Numbers up to this one are for the supervisor and CRIU, so that they do not take those of a
 /// saved tree.
 const LAST_RESERVED_PID: u32 = 1000;
-/// Those that are reserved before a restore, while the Pod is dormant. CRIU takes some of the rest, so
-/// that it does not take those of the tree.
-const RESERVED_BEFORE_RESTORE: u32 = 800;
+/// Last number that is reserved before a restore. CRIU and exec probes of a dormant Pod take some
+/// of the rest. Below 300, where the kernel begins again after its highest number.
+const RESERVED_BEFORE_RESTORE: u32 = 200;
 /// Highest number that is reserved after a restore, at 20 µs each.
 const MAX_RESERVED_PID: u32 = 20_000;
 

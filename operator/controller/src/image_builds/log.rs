@@ -25,8 +25,9 @@ const TAIL: LogTail = LogTail {
 /// End of a log that is searched for the step. A step that has written more stays the known one.
 const STEP_TAIL: LogTail = LogTail {
     lines: 500,
-    read_bytes: 256 << 10,
-    kept_bytes: 256 << 10,
+    // The kubelet cuts the newest bytes, so this is above the length of 500 usual lines.
+    read_bytes: 1 << 20,
+    kept_bytes: 1 << 20,
 };
 const MAX_STEP_CHARS: usize = 200;
 

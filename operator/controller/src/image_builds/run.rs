@@ -156,7 +156,7 @@ impl BuildRun<'_> {
                 Progress::Lost(message) => return Ok(Ended::Lost(message)),
             }
             if step_due <= Instant::now() && has_log(&pod) {
-                self.tell_step(&build).await;
+                self.report_step(&build).await;
                 step_due = Instant::now() + STEP_INTERVAL;
             }
             sleep(POLL_INTERVAL).await;
@@ -164,11 +164,11 @@ impl BuildRun<'_> {
     }
 
     /// Writes the step if it has changed. The build does not depend on it.
-    async fn tell_step(&self, build: &ImageBuild) {
+    async fn report_step(&self, build: &ImageBuild) {
         let known = build.status.as_ref().and_then(|it| it.message.as_ref());
         let step = log::read_step(&self.pods, &self.name).await;
         if let Some(step) = step.filter(|step| known != Some(step))
-            && let Err(error) = status::tell_step(self.context, build, step).await
+            && let Err(error) = status::write_step(self.context, build, step).await
         {
             let name = &self.name;
             tracing::debug!(name, %error, "cannot write the step of an image build");

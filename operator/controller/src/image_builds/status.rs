@@ -30,7 +30,7 @@ pub(super) async fn begin(context: &Context, build: &ImageBuild) -> Result<(), C
 }
 
 /// Writes the step of a running build, until its next write.
-pub(super) async fn tell_step(
+pub(super) async fn write_step(
     context: &Context,
     build: &ImageBuild,
     step: String,

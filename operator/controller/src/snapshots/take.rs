@@ -22,8 +22,8 @@ use crate::reconcile::apply::identity_key;
 use crate::reconcile::build::volumes::workspace_path;
 use crate::reconcile::observe::Observed;
 
-/// Snapshots on one volume. An API key has at most 100, and those that were deleted may still be owners
-/// of the volume for a moment.
+/// Snapshots on one volume. An API key has at most 100, and those that were deleted may still be
+/// owners of the volume for a moment.
 const MAX_SNAPSHOTS_PER_VOLUME: usize = 128;
 /// Maximum time of one long poll.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,5 +1,6 @@
-//! Turns of build contexts that are read at once. A tenant takes at most half of them, so that slow
-//! uploads of one do not hold up those of all others. Uploads beyond a limit wait in their order.
+//! Concurrency limits of build contexts that are read. A tenant holds at most half of the permits,
+//! so that its slow uploads do not hold up those of others. Uploads beyond a limit wait in their
+//! order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,17 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Build contexts that are read at once, each with a thread and less than 1 MiB, or 8 MiB if its
 /// files are kept, which take up to 256 MiB of disk until the image is made.
 const MAX_CONCURRENT_UPLOADS: usize = 16;
-/// Those of one tenant.
+/// Build contexts of one tenant that are read at once.
 const MAX_CONCURRENT_PER_TENANT: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct UploadQueue {
     all: Arc<Semaphore>,
-    /// Shares of the tenants that have an upload. Permits and waiters keep them alive.
+    /// Semaphores of the tenants that have an upload. Permits and waiters keep them alive.
     tenants: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
-/// Turn of one upload, from its share and from all.
+/// Permits of one upload: of its tenant and of the process.
 #[derive(Debug)]
 pub(super) struct UploadPermit {
     _own: OwnedSemaphorePermit,
@@ -37,9 +38,9 @@ impl Default for UploadQueue {
 }
 
 impl UploadQueue {
-    /// Waits for a turn, first in the share of the tenant. The caller bounds the wait.
+    /// Waits for both permits, that of the tenant first. The caller bounds the wait.
     pub(super) async fn acquire(&self, tenant: &str) -> Option<UploadPermit> {
-        let own = self.share(tenant).acquire_owned().await;
+        let own = self.tenant_semaphore(tenant).acquire_owned().await;
         let all = self.all.clone().acquire_owned().await;
         // The semaphores are never closed.
         Some(UploadPermit {
@@ -48,15 +49,15 @@ impl UploadQueue {
         })
     }
 
-    fn share(&self, tenant: &str) -> Arc<Semaphore> {
+    fn tenant_semaphore(&self, tenant: &str) -> Arc<Semaphore> {
         let mut tenants = self.tenants.lock();
-        if let Some(share) = tenants.get(tenant).and_then(Weak::upgrade) {
-            return share;
+        if let Some(semaphore) = tenants.get(tenant).and_then(Weak::upgrade) {
+            return semaphore;
         }
-        tenants.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Semaphore::new(MAX_CONCURRENT_PER_TENANT));
-        tenants.insert(tenant.to_owned(), Arc::downgrade(&share));
-        share
+        tenants.retain(|_, semaphore| semaphore.strong_count() > 0);
+        let semaphore = Arc::new(Semaphore::new(MAX_CONCURRENT_PER_TENANT));
+        tenants.insert(tenant.to_owned(), Arc::downgrade(&semaphore));
+        semaphore
     }
 }
 
@@ -78,14 +79,14 @@ mod tests {
         let others: Vec<_> = (0..MAX_CONCURRENT_PER_TENANT)
             .map(|_| acquire("b").unwrap())
             .collect();
-        assert!(acquire("c").is_none(), "all turns are taken");
+        assert!(acquire("c").is_none(), "all permits are taken");
         drop(others);
         own.pop();
         assert!(acquire("a").is_some());
     }
 
     #[tokio::test]
-    async fn every_waiting_upload_gets_a_turn() {
+    async fn every_waiting_upload_gets_a_permit() {
         let queue = UploadQueue::default();
         let upload = async || {
             let permit = queue.acquire("a").await;

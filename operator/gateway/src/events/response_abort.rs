@@ -1,5 +1,5 @@
-//! Way to end a response from outside. The HTTP server does not poll the body of a client that reads
-//! nothing, so the body cannot end by itself.
+//! Way to end a response from outside. The HTTP server does not poll the body of a client that
+//! reads nothing, so the body cannot end by itself.
 
 use std::sync::{Arc, OnceLock};
 

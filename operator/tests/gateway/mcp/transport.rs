@@ -1,4 +1,4 @@
-//! The transport: keys, origins, messages that are none, and answers without a session.
+//! The transport: keys, origins, invalid messages, and the id of a session.
 
 use std::collections::HashSet;
 

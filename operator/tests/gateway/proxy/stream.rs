@@ -90,9 +90,14 @@ async fn http_2_upload_is_charged_until_its_response_ends() {
     }
     assert_eq!(rejection(&client).await, 503);
     drop(open);
-    while rejection(&client).await != 404 {
-        tokio::task::yield_now().await;
-    }
+    let released = async {
+        while rejection(&client).await != 404 {
+            tokio::task::yield_now().await;
+        }
+    };
+    time::timeout(Duration::from_secs(60), released)
+        .await
+        .unwrap();
 }
 
 /// Lets time pass, on a clock that otherwise runs.

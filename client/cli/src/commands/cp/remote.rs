@@ -11,7 +11,8 @@ const MAX_KEPT_BYTES: usize = 16 << 10;
 /// Says what a path is, if there is a `tar`.
 const PROBE: &str = r#"command -v tar >/dev/null 2>&1 || { echo none; exit 0; }
 if [ -d "$1" ]; then echo directory; elif [ -e "$1" ] || [ -L "$1" ]; then echo other; else echo nothing; fi"#;
-/// Prints the bytes of a file or tree, or an empty line if `du` cannot tell them within two seconds.
+/// Prints the bytes of a file or tree, or an empty line if `du` cannot tell them within two
+/// seconds.
 const SIZE: &str = r#"size=$(timeout 2 du -sb -- "$1" 2>/dev/null); echo "${size%%[!0-9]*}""#;
 /// Exit codes of a shell for programs that it cannot run.
 const NO_PROGRAM: [u8; 2] = [126, 127];

@@ -1,5 +1,5 @@
-//! Opens an address in the browser. One with a key goes through a file that only the user can read: the
-//! arguments of a process are visible to all users of the machine.
+//! Opens an address in the browser. One with a key goes through a file that only the user can read:
+//! the arguments of a process are visible to all users of the machine.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry};
@@ -26,7 +26,11 @@ pub(super) fn open(address: &Address) {
         Ok(OsString::from(&address.url))
     };
     match target {
-        Ok(target) if start(&target) => {}
+        Ok(target) if start(&target) => {
+            if address.is_secret {
+                hint("if the browser cannot read its file, open the address in it");
+            }
+        }
         Ok(_) => hint("no program to open it was found; open it in a browser"),
         Err(error) => hint(&format!(
             "cannot write a file for the browser ({error}); open it in a browser"

@@ -448,8 +448,12 @@ fn forge(fixture: &Fixture, level: PersistenceLevel, entries: &[Entry]) {
 }
 
 /// Unpacks the archive as a start does: the changes of a root, or the workspace of a snapshot.
-/// Returns the reason why it cannot be.
-fn refusal(fixture: &Fixture, level: PersistenceLevel, limits: SaveLimits) -> Option<String> {
+/// Returns the reason if it is rejected.
+fn rejection_reason(
+    fixture: &Fixture,
+    level: PersistenceLevel,
+    limits: SaveLimits,
+) -> Option<String> {
     if level == PersistenceLevel::Root {
         return fixture.start().restore(&access(), limits).reason;
     }
@@ -507,7 +511,10 @@ fn hostile_archives_change_nothing_outside_of_the_root() {
             fixture.renew();
             forge(&fixture, level, &entries);
             let case = format!("{name}, {level}");
-            assert!(refusal(&fixture, level, LIMITS).is_some(), "{case}");
+            assert!(
+                rejection_reason(&fixture, level, LIMITS).is_some(),
+                "{case}"
+            );
             let is_set_aside = !fixture.stored("archive").exists();
             assert_eq!(is_set_aside, level == PersistenceLevel::Root, "{case}");
             let victim = fs::read_to_string(outside.join("victim")).unwrap();
@@ -522,7 +529,7 @@ fn hostile_archives_change_nothing_outside_of_the_root() {
         fixture.renew();
         symlink(outside.join("victim"), fixture.path("file")).unwrap();
         forge(&fixture, level, &[entry("file", file())]);
-        assert_eq!(refusal(&fixture, level, LIMITS), None);
+        assert_eq!(rejection_reason(&fixture, level, LIMITS), None);
         assert_eq!(fs::read_to_string(fixture.path("file")).unwrap(), "xxx");
         assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "old");
     }
@@ -550,7 +557,7 @@ fn bombs_are_refused_before_anything_is_unpacked() {
     for (entries, limits) in [(&many[..], few), (&large, small)] {
         for level in UNPACKED {
             forge(&fixture, level, entries);
-            let reason = refusal(&fixture, level, limits).unwrap();
+            let reason = rejection_reason(&fixture, level, limits).unwrap();
             assert!(reason.contains("exceed the limit"), "{reason}");
             assert!(!fixture.path("f0").exists());
         }

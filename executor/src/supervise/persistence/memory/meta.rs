@@ -12,8 +12,8 @@ use ring::{digest, hmac};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Version of the layout of `memory` and of the formats of all files in it. Other versions are not
-/// restored, and newer ones not removed.
+/// Version of the layout of `memory` and of the formats of all files in it, but for the cipher,
+/// which the archive names. Other versions are not restored, and newer ones not removed.
 pub(super) const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +47,8 @@ pub(super) struct MemoryMeta {
 }
 
 impl MemoryMeta {
-    /// Surroundings of this supervisor. `image` is empty if it is unknown, `id` if the processes have
-    /// none.
+    /// Surroundings of this supervisor. `image` is empty if it is unknown, `id` if the processes
+    /// have none.
     pub(super) fn of_now(image: &str, init: String, id: String) -> io::Result<Self> {
         let kernel = rustix::system::uname();
         Ok(Self {

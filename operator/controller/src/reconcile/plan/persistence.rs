@@ -10,8 +10,8 @@ use crate::facts::{ContainerState, PodFacts, ProbeResult, SaveProgress};
 
 /// Reason of a Pod that the controller created before a probe had found out that Pods can keep more.
 const MADE_WITHOUT: &str = "the Pod was created before more was known to work";
-/// Reason of a Pod that was deleted or lost before the end of a save. Its supervisor saves at SIGTERM as
-/// well, which only the next start finds out.
+/// Reason of a Pod that was deleted or lost before the end of a save. Its supervisor saves at
+/// SIGTERM as well, which only the next start finds out.
 const ENDED_BEFORE: &str = "the Pod ended before it reported a save";
 
 impl Planner<'_> {
@@ -22,10 +22,12 @@ impl Planner<'_> {
     }
 
     /// Has the supervisor of a terminating Pod end the command and save its state where no kubelet
-    /// does, because the node is silent. The Pod is force-deleted in the end also without a response
-    /// (`docs/decisions/015-force-delete-lost-pods.md`).
+    /// does, because the node is silent. The Pod is force-deleted in the end also without a
+    /// response (`docs/decisions/015-force-delete-lost-pods.md`).
     pub(super) fn save_on_silent_node(&mut self, pod: &PodFacts) {
-        if pod.node_silent && pod.grace_ends_at.is_some() {
+        // A save that has begun is followed to its end also if the node reports again.
+        let saves = pod.node_silent || self.facts.save.is_some();
+        if saves && pod.grace_ends_at.is_some() {
             self.continue_save(pod);
         }
     }
