@@ -46,9 +46,9 @@ fn start_tree(executor: &Path) -> anyhow::Result<Pid> {
     let tree = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let tree = tree.context("cannot start processes")?;
     let children = format!("/proc/{0}/task/{0}/children", tree.id());
-    let words = [executor.as_os_str().as_bytes(), b"\0hold\0"].concat();
+    let command_line = [executor.as_os_str().as_bytes(), b"\0hold\0"].concat();
     let end = Instant::now() + TIME_LIMIT;
-    while !has_started(&children, &words) {
+    while !has_started(&children, &command_line) {
         if Instant::now() > end {
             bail!("the processes do not start");
         }
@@ -58,12 +58,12 @@ fn start_tree(executor: &Path) -> anyhow::Result<Pid> {
 }
 
 /// Returns whether the only child runs its program and has a handler of SIGTERM, as its parent has.
-/// Before `exec` it has the words and handlers of its parent. The kernel tells all of this, so that
+/// Before `exec` it has the command line and handlers of its parent. The kernel tells all of this, so that
 /// the tree needs no pipe to this process, which would be one to the outside when it is saved.
-fn has_started(children: &str, words: &[u8]) -> bool {
+fn has_started(children: &str, command_line: &[u8]) -> bool {
     let child = fs::read_to_string(children).unwrap_or_default();
     let process = Path::new("/proc").join(child.trim());
-    let runs = fs::read(process.join("cmdline")).is_ok_and(|found| found == words);
+    let runs = fs::read(process.join("cmdline")).is_ok_and(|found| found == command_line);
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     runs && has_handler(&status, Signal::TERM)
 }
