@@ -83,7 +83,7 @@ fn interrupted(args: &[&str], request: &'static str) -> (Value, Output) {
         Some(json!({"snapshot_id": "saved", "status": "ready"}))
     });
     let child = program(&url, args).spawn().unwrap();
-    let body = bodies.recv_timeout(Duration::from_secs(60)).unwrap();
+    let body = bodies.recv_timeout(Duration::from_mins(1)).unwrap();
     let kill = format!("kill -INT {}", child.id());
     let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
     assert!(sent.success());
