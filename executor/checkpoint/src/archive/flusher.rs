@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn each_step_is_flushed_and_the_error_of_a_flush_is_that_of_the_end() {
-        let (sender, flushes) = channel();
+        let (sender, begun) = channel();
         let mut flusher = Flusher::start(move || {
             sender.send(()).map_err(io::Error::other)?;
             Ok(())
@@ -65,10 +65,10 @@ mod tests {
         .unwrap();
         flusher.add(STEP_BYTES - 1);
         flusher.add(1);
-        flushes.recv().unwrap();
+        begun.recv().unwrap();
         flusher.add(STEP_BYTES - 1);
-        assert!(flushes.try_recv().is_err());
-        drop(flushes);
+        assert!(begun.try_recv().is_err());
+        drop(begun);
         flusher.add(1);
         assert!(flusher.finish().is_err());
     }
