@@ -42,7 +42,7 @@ async fn two_thousand_sandboxes_stay_within_cost_limits() {
     // A lone start takes the minimum of writes.
     create(&sandboxes, "first").await;
     until(&sandboxes, 1).await;
-    assert_lone_start(&writes(NAME));
+    assert_lone_start(&writes(NAME), 1);
 
     let began = Instant::now();
     fill(&sandboxes).await;
@@ -63,7 +63,8 @@ async fn two_thousand_sandboxes_stay_within_cost_limits() {
     until(&sandboxes, count() + 2).await;
     let new = difference(&before, &writes(NAME));
     println!("one more, under a new controller: {new:#?}");
-    assert_lone_start(&new);
+    // Beside hundreds of others it may wait long on a busy machine, and reports why.
+    assert_lone_start(&new, 2);
 
     let (how, which) = (DeleteParams::default(), ListParams::default());
     sandboxes.delete_collection(&how, &which).await.unwrap();
@@ -74,12 +75,12 @@ async fn two_thousand_sandboxes_stay_within_cost_limits() {
     controller.await.unwrap();
 }
 
-/// Claim, Pod and a status. A start that waits long, as on a busy machine, reports why in another one.
-fn assert_lone_start(writes: &Writes) {
+/// Claim, Pod and at most so many statuses.
+fn assert_lone_start(writes: &Writes, max_statuses: usize) {
     let of = |deed: &str| writes.get(deed).copied().unwrap_or_default();
     let [claims, pods, statuses] = START.map(of);
     assert!(claims == 1 && pods == 1, "{writes:#?}");
-    assert!((1..=2).contains(&statuses), "{writes:#?}");
+    assert!((1..=max_statuses).contains(&statuses), "{writes:#?}");
     assert!(writes.keys().all(|deed| is_expected(deed)), "{writes:#?}");
 }
 
