@@ -3,6 +3,7 @@
 // Always true here; with it, clippy treats helpers as test code as well.
 #![cfg(test)]
 
+mod code;
 mod namespaces;
 mod refusals;
 mod round_trip;

@@ -1,0 +1,102 @@
+//! Programs of the tree: for its calls, CRIU puts code of its own into a page of each for a moment.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use checkpoint::reserve_pids;
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::namespaces::{Privileges, criu, run_phases};
+use super::sandbox::{agree, dump_options, key, restore_options};
+
+const ROUNDS: usize = 8;
+const PROCESSES: usize = 12;
+/// Threads that delay the reader of the images, so that CRIU is done before it.
+const BUSY_THREADS: usize = 4;
+
+/// Content of all executable mappings of a process.
+fn code(pid: i32) -> Vec<(u64, Vec<u8>)> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
+    let executable = maps.lines().filter(|line| {
+        line.split(' ').nth(1).unwrap().contains('x') && !line.ends_with("[vsyscall]")
+    });
+    let ranges = executable.map(|line| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        [start, end].map(|number| u64::from_str_radix(number, 16).unwrap())
+    });
+    let content = ranges.map(|[start, end]| {
+        let mut content = vec![0; usize::try_from(end - start).unwrap()];
+        memory.read_exact_at(&mut content, start).unwrap();
+        (start, content)
+    });
+    content.collect()
+}
+
+fn dump_and_restore_often(folder: &Path) {
+    reserve_pids(1000).unwrap();
+    let tree = Command::new("setsid")
+        .args([
+            "bash",
+            "-c",
+            "for _ in $(seq $0); do sleep 1000 & done; wait",
+        ])
+        .arg(PROCESSES.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = tree.id().cast_signed();
+    let mut sleeping = Vec::new();
+    while sleeping.len() < PROCESSES {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        let sleeps =
+            |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "sleep\n";
+        sleeping = children.filter(sleeps).collect();
+    }
+    let archive = folder.join("archive");
+    let before: Vec<_> = sleeping.iter().map(|pid| code(*pid)).collect();
+    for round in 0..ROUNDS {
+        criu(folder)
+            .dump(pid, &archive, dump_options(&key(), &mut agree))
+            .unwrap_or_else(|error| panic!("{error}\n{}", error.log));
+        waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
+        let restored = criu(folder)
+            .restore(&archive, restore_options(&key(), Vec::new(), &mut agree))
+            .unwrap_or_else(|error| panic!("round {round}: {error}\n{}", error.log));
+        assert_eq!(restored.pid, pid);
+        for (pid, before) in sleeping.iter().zip(&before) {
+            for ((start, expected), (_, found)) in before.iter().zip(code(*pid)) {
+                assert!(*expected == found, "round {round}: code at {start:x}");
+            }
+        }
+    }
+}
+
+fn dump_and_restore_often_when_busy(folder: &Path) {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..BUSY_THREADS {
+            scope.spawn(|| while !is_done.load(Ordering::Relaxed) {});
+        }
+        let result = scope.spawn(|| dump_and_restore_often(folder)).join();
+        is_done.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+}
+
+#[test]
+fn programs_are_whole_after_each_of_many_dumps() {
+    run_phases(
+        "code::programs_are_whole_after_each_of_many_dumps",
+        Privileges::UserNamespace,
+        &[("dumps", dump_and_restore_often_when_busy)],
+    );
+}
