@@ -43,7 +43,7 @@ const LAST_RESERVED_PID: u32 = 1000;
 /// Last number that is reserved before a restore. CRIU and exec probes of a dormant Pod take some
 /// of the rest. Below 300, where the kernel begins again after its highest number.
 const RESERVED_BEFORE_RESTORE: u32 = 200;
-/// Highest number that is reserved after a restore, at 20 µs each.
+/// Highest number that is reserved after a restore: threads may have to take them, one by one.
 const MAX_RESERVED_PID: u32 = 20_000;
 
 /// Directory `memory` of the store.

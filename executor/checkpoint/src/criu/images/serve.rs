@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
+use std::mem;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
 
@@ -20,10 +21,13 @@ pub(crate) struct ImageServer {
 
 struct OutgoingImage {
     pipe: File,
-    /// Chunks that are still to be sent, the next one last.
+    /// Chunks that are still to be read, the next one last.
     chunks: Vec<u32>,
     buffer: Vec<u8>,
     sent: usize,
+    /// The chunk after that in the buffer.
+    next: Vec<u8>,
+    has_next: bool,
 }
 
 impl ImageServer {
@@ -50,6 +54,8 @@ impl ImageServer {
             chunks,
             buffer: Vec::new(),
             sent: 0,
+            next: Vec::new(),
+            has_next: false,
         });
         Ok(())
     }
@@ -60,20 +66,36 @@ impl OutgoingImage {
     fn send(&mut self, archive: &ArchiveReader) -> Result<bool, FailureReason> {
         loop {
             if self.sent == self.buffer.len() {
-                let Some(chunk) = self.chunks.pop() else {
+                self.read_ahead(archive)?;
+                if !self.has_next {
                     return Ok(true);
-                };
-                archive.read_chunk(chunk, &mut self.buffer)?;
+                }
+                mem::swap(&mut self.buffer, &mut self.next);
+                self.has_next = false;
                 self.sent = 0;
             }
             match self.pipe.write(&self.buffer[self.sent..]) {
                 Ok(written) => self.sent += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // CRIU empties the pipe meanwhile.
+                    self.read_ahead(archive)?;
+                    return Ok(false);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn read_ahead(&mut self, archive: &ArchiveReader) -> Result<(), FailureReason> {
+        if !self.has_next
+            && let Some(chunk) = self.chunks.pop()
+        {
+            archive.read_chunk(chunk, &mut self.next)?;
+            self.has_next = true;
+        }
+        Ok(())
     }
 }
 
