@@ -10,6 +10,7 @@ pub(crate) mod cipher;
 mod flusher;
 pub(crate) mod key;
 pub(crate) mod manifest;
+mod output;
 pub(crate) mod reader;
 pub(crate) mod writer;
 

@@ -68,16 +68,14 @@ impl Criu {
             .listen("streamer-capture.sock")
             .map_err(FailureReason::Io)?;
         let bytes = options.limits.bytes;
-        let mut writer = ArchiveWriter::create(
+        let writer = ArchiveWriter::create(
             archive,
             Algorithm::fastest(),
             options.key,
             options.context,
             bytes,
+            options.sync,
         )?;
-        if options.sync {
-            writer.flush_early();
-        }
         let mut session = match Session::start(&self.program, options.limits.time, Vec::new()) {
             Ok(session) => session,
             Err(error) => {
@@ -191,7 +189,7 @@ impl Criu {
                     Ok(())
                 })
             });
-        drop(server);
+        close_later(server);
         match conclude(result, session) {
             Ok((outcome, terminals)) if *is_approved => Ok(Restored {
                 pid: outcome.pid.unwrap_or(manifest.root_pid),
@@ -253,6 +251,14 @@ fn is_disconnect(error: &io::Error) -> bool {
         ErrorKind::UnexpectedEof,
     ]
     .contains(&error.kind())
+}
+
+/// Closes the archive apart: if the approval has removed it, its blocks and its pages in memory are
+/// freed now, which takes 0.2 s for 256 MiB.
+fn close_later(server: ImageServer) {
+    let closing = std::thread::Builder::new().name("close".to_owned());
+    // Without a thread it is closed here.
+    let _ = closing.spawn(move || drop(server));
 }
 
 fn missing_descriptor(manifest: &Manifest, given: &[(String, OwnedFd)]) -> Option<String> {

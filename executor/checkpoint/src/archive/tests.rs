@@ -31,7 +31,7 @@ fn write_archive(path: &Path, limit: u64) -> Result<(), FailureReason> {
 }
 
 fn write_with(algorithm: Algorithm, path: &Path, limit: u64) -> Result<(), FailureReason> {
-    let mut writer = ArchiveWriter::create(path, algorithm, &key(), b"sandbox", limit)?;
+    let mut writer = ArchiveWriter::create(path, algorithm, &key(), b"sandbox", limit, false)?;
     let first = writer.add_image("first.img".into())?;
     let second = writer.add_image("second.img".into())?;
     writer.append(first, &mut b"one".to_vec())?;
@@ -73,8 +73,8 @@ fn archive_that_is_flushed_while_it_grows_is_complete() {
     let path = folder.path().join("archive");
     let limit = 1 << 30;
     let algorithm = Algorithm::fastest();
-    let mut writer = ArchiveWriter::create(&path, algorithm, &key(), b"sandbox", limit).unwrap();
-    writer.flush_early();
+    let mut writer =
+        ArchiveWriter::create(&path, algorithm, &key(), b"sandbox", limit, true).unwrap();
     let image = writer.add_image("first.img".into()).unwrap();
     // More than two flushes.
     for chunk in 0..40 {

@@ -9,9 +9,9 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::OFlags;
 
 use super::cipher::{Algorithm, ChunkCipher, ChunkPosition};
-use super::flusher::Flusher;
 use super::key::ArchiveKey;
 use super::manifest::{ArchiveIndex, ImageEntry, Manifest};
+use super::output::Output;
 use super::{HEADER_BYTES, SALT_BYTES};
 use crate::error::FailureReason;
 
@@ -22,6 +22,8 @@ const MAX_NAME_BYTES: usize = 255;
 
 pub(crate) struct ArchiveWriter {
     file: File,
+    /// Writes the chunks, until the archive is complete.
+    output: Option<Output>,
     path: PathBuf,
     partial: PathBuf,
     cipher: ChunkCipher,
@@ -31,16 +33,17 @@ pub(crate) struct ArchiveWriter {
     images: Vec<ImageEntry>,
     chunk_bytes: Vec<u32>,
     is_in_place: bool,
-    flusher: Option<Flusher>,
 }
 
 impl ArchiveWriter {
+    /// Creates the file. With `flush` it is written to the disk while it grows.
     pub(crate) fn create(
         path: &Path,
         algorithm: Algorithm,
         key: &ArchiveKey,
         context: &[u8],
         max_bytes: u64,
+        flush: bool,
     ) -> Result<Self, FailureReason> {
         let mut salt = [0; SALT_BYTES];
         SystemRandom::new()
@@ -64,8 +67,15 @@ impl ArchiveWriter {
             .open(&partial)?;
         file.write_all(algorithm.magic())?;
         file.write_all(&salt)?;
+        let output = file
+            .try_clone()
+            .and_then(|file| Output::start(file, flush))
+            .inspect_err(|_| {
+                let _ = fs::remove_file(&partial);
+            })?;
         Ok(Self {
             file,
+            output: Some(output),
             path: path.to_owned(),
             partial,
             cipher,
@@ -75,15 +85,7 @@ impl ArchiveWriter {
             images: Vec::new(),
             chunk_bytes: Vec::new(),
             is_in_place: false,
-            flusher: None,
         })
-    }
-
-    /// Has the archive written to the disk while it grows. Without a thread the last sync does all.
-    pub(crate) fn flush_early(&mut self) {
-        let file = self.file.try_clone();
-        let flusher = file.and_then(|file| Flusher::start(move || file.sync_data()));
-        self.flusher = flusher.ok();
     }
 
     /// Adds an empty image and returns its number.
@@ -111,9 +113,7 @@ impl ArchiveWriter {
         let entry = self.images.get_mut(image).ok_or(FailureReason::Protocol)?;
         entry.chunks.push(chunk);
         self.chunk_bytes.push(bytes);
-        self.write_sealed(ChunkPosition::Data(u64::from(chunk)), data)?;
-        data.clear();
-        Ok(())
+        Ok(self.write_sealed(ChunkPosition::Data(u64::from(chunk)), data)?)
     }
 
     pub(crate) fn image_bytes(&self) -> u64 {
@@ -134,10 +134,10 @@ impl ArchiveWriter {
         })
         .map_err(io::Error::from)?;
         self.write_sealed(ChunkPosition::Index, &mut index)?;
-        self.file.write_all(&start.to_be_bytes())?;
-        if let Some(flusher) = self.flusher.take() {
-            flusher.finish()?;
+        if let Some(output) = self.output.take() {
+            output.finish()?;
         }
+        self.file.write_all(&start.to_be_bytes())?;
         if sync {
             self.file.sync_data()?;
         }
@@ -156,6 +156,8 @@ impl ArchiveWriter {
 
     /// Removes the archive, complete or not.
     pub(crate) fn discard(self) {
+        // What it would write later would grow the file again.
+        let _ = self.output.map(Output::finish);
         let path = if self.is_in_place {
             &self.path
         } else {
@@ -172,10 +174,9 @@ impl ArchiveWriter {
             .seal(position, data)
             .ok_or_else(|| io::Error::other("cannot encrypt a chunk"))?;
         self.offset += data.len() as u64;
-        self.file.write_all(data)?;
-        if let Some(flusher) = &mut self.flusher {
-            flusher.add(data.len());
-        }
-        Ok(())
+        let output = self.output.as_mut();
+        output
+            .ok_or_else(|| io::Error::other("the archive is complete"))?
+            .write(data)
     }
 }
