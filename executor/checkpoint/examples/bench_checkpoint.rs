@@ -1,8 +1,8 @@
 //! Times of dump and restore of a Python process with memory of a given size, in namespaces of its
-//! own: `bench_checkpoint CRIU`. Prints a table for docs/benchmarks.md.
+//! own: `bench_checkpoint CRIU [MIB...]`. Prints a table for docs/benchmarks.md.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +11,9 @@ use checkpoint::{ArchiveKey, Criu, DumpOptions, Limits, Manifest, RestoreOptions
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 const RUNS: usize = 12;
+const SIZES: [u32; 3] = [30, 256, 1024];
+/// First argument of the process in the namespaces.
+const IN_NAMESPACES: &str = "in-namespaces";
 /// Runs this program as process 2 of a PID namespace, without descriptors of its caller.
 const INSIDE: &str = r#"
 for path in /proc/self/fd/*; do
@@ -28,11 +31,17 @@ while True: time.sleep(1)
 ";
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args_os().skip(1);
-    let program = PathBuf::from(arguments.next().context("usage: bench_checkpoint CRIU")?);
-    if arguments.next().is_some() {
-        return measure(&program);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, program, sizes @ ..] = &arguments[..]
+        && first == IN_NAMESPACES
+    {
+        let sizes = sizes.iter().map(|size| Ok(size.parse()?));
+        return measure(Path::new(program), &sizes.collect::<Result<Vec<_>>>()?);
     }
+    anyhow::ensure!(
+        !arguments.is_empty(),
+        "usage: bench_checkpoint CRIU [MIB...]"
+    );
     let own = std::env::current_exe()?;
     let status = Command::new("unshare")
         .args([
@@ -44,19 +53,22 @@ fn main() -> Result<()> {
             "--kill-child",
         ])
         .args(["--mount-proc", "bash", "-c", INSIDE, "bash"])
-        .args([own.as_path(), &program, Path::new("inside")])
+        .arg(own)
+        .arg(IN_NAMESPACES)
+        .args(arguments)
         .status()?;
     anyhow::ensure!(status.success(), "{status}");
     Ok(())
 }
 
-fn measure(program: &Path) -> Result<()> {
+fn measure(program: &Path, sizes: &[u32]) -> Result<()> {
+    let sizes = if sizes.is_empty() { &SIZES } else { sizes };
     let start = SystemTime::now();
     reserve_pids(1000)?;
     println!("1000 process numbers: {:?}\n", start.elapsed()?);
     println!("| Memory | Archive | Dump, p50 (min-max) | with sync | going on | Restore |");
     println!("|---|---|---|---|---|---|");
-    for mebibytes in [30, 256, 1024] {
+    for &mebibytes in sizes {
         let kinds = [(false, false), (true, false), (false, true)];
         let mut cells = Vec::new();
         let (mut restores, mut bytes) = (Vec::new(), 0);
