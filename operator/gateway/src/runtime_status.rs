@@ -102,6 +102,8 @@ fn pod_status(lifecycle: RuntimeStatus, reported: Option<PodStatus>) -> PodStatu
 fn detail(lifecycle: RuntimeStatus, entry: &Entry) -> Option<String> {
     let status = &entry.status;
     match lifecycle {
+        // The status still tells of the pause.
+        RuntimeStatus::Starting if status.phase == Phase::Paused => return None,
         RuntimeStatus::Starting | RuntimeStatus::Error => {}
         RuntimeStatus::Running => {
             let restored = status.restored.as_ref()?;
@@ -233,5 +235,13 @@ mod tests {
         assert_eq!(derive(&entry).detail.as_deref(), Some("Unschedulable"));
         entry.status.message = Some("0/3 nodes".into());
         assert_eq!(derive(&entry).detail.as_deref(), Some("0/3 nodes"));
+    }
+
+    #[test]
+    fn reason_of_a_pause_is_none_of_the_start_that_follows() {
+        let mut entry = entry("Running Paused");
+        entry.status.reason = Some(Reason::Requested);
+        assert_eq!(derive(&entry).lifecycle, RuntimeStatus::Starting);
+        assert_eq!(derive(&entry).detail, None);
     }
 }
