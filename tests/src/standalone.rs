@@ -28,12 +28,20 @@ impl Standalone {
         Self::start_binary(&binary("sandbox-standalone"), state, args)
     }
 
-    /// Starts as `make run` does, but on free ports: with a state directory, which may be absent, and
-    /// no other flag or variable.
+    /// Starts by `make run`, but on free ports: with a state directory, which may be absent, and no
+    /// other flag or variable. The programs are built already.
     pub fn run_as_newcomer(state: &Path) -> Self {
-        let mut command = Command::new(binary("sandbox-standalone"));
-        command.args(["--listen", &format!("0.0.0.0:{}", free_port())]);
-        command.args(["--api-listen", &format!("127.0.0.1:{}", free_port())]);
+        let (gateway, api) = (free_port(), free_port());
+        let mut command = Command::new("make");
+        command
+            .args(["--no-print-directory", "run"])
+            .arg(format!("STATE={}", state.display()))
+            .arg(format!(
+                "ARGS=--listen 0.0.0.0:{gateway} --api-listen 127.0.0.1:{api}"
+            ))
+            // Of the `make` that runs the tests.
+            .env_remove("MAKEFLAGS")
+            .current_dir(root());
         let of_standalone = |name: &OsStr| name.to_string_lossy().starts_with("SANDBOX_");
         for (name, _) in std::env::vars_os().filter(|(name, _)| of_standalone(name)) {
             command.env_remove(name);
@@ -61,12 +69,13 @@ impl Standalone {
             .env("SANDBOX_WARM_PODS", "0")
             // Images of clients are the machine's own programs, unless a test has a registry.
             .env("SANDBOX_HOST_FALLBACK", (!has_registry(args)).to_string())
-            .args(args);
+            .args(args)
+            .arg("--state-dir")
+            .arg(state);
         Self::spawn(command, state)
     }
 
     fn spawn(mut command: Command, state: &Path) -> Self {
-        command.arg("--state-dir").arg(state);
         command.stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().expect("standalone starts");
         let greeting = wait_ready(&mut child);
