@@ -156,7 +156,7 @@ impl ArchiveWriter {
 
     /// Removes the archive, complete or not.
     pub(crate) fn discard(self) {
-        // What it would write later would grow the file again.
+        // Chunks that it still has would let the file grow again.
         let _ = self.output.map(Output::finish);
         let path = if self.is_in_place {
             &self.path
