@@ -25,11 +25,11 @@ impl Output {
     pub(super) fn start(mut file: File, flush: bool) -> io::Result<Self> {
         let (chunks, received) = sync_channel::<Vec<u8>>(MAX_WAITING);
         let (emptied, written) = channel();
-        let flushed = file.try_clone()?;
+        let copy = file.try_clone()?;
         let thread = thread::Builder::new()
             .name("archive".to_owned())
             .spawn(move || {
-                let flusher = flush.then(|| Flusher::start(move || flushed.sync_data()));
+                let flusher = flush.then(|| Flusher::start(move || copy.sync_data()));
                 let mut flusher = flusher.and_then(Result::ok);
                 for mut chunk in received {
                     file.write_all(&chunk)?;
