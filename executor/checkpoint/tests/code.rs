@@ -40,7 +40,7 @@ fn code(pid: i32) -> Vec<(u64, Vec<u8>)> {
 
 fn dump_and_restore_often(folder: &Path) {
     reserve_pids(1000).unwrap();
-    let tree = Command::new("setsid")
+    let mut tree = Command::new("setsid")
         .args([
             "bash",
             "-c",
@@ -63,11 +63,14 @@ fn dump_and_restore_often(folder: &Path) {
     }
     let archive = folder.join("archive");
     let before: Vec<_> = sleeping.iter().map(|pid| code(*pid)).collect();
-    for round in 0..ROUNDS {
+    let dump = || {
         criu(folder)
             .dump(pid, &archive, dump_options(&key(), &mut agree))
             .unwrap_or_else(|error| panic!("{error}\n{}", error.log));
-        waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
+    };
+    dump();
+    tree.wait().unwrap();
+    for round in 0..ROUNDS {
         let restored = criu(folder)
             .restore(&archive, restore_options(&key(), Vec::new(), &mut agree))
             .unwrap_or_else(|error| panic!("round {round}: {error}\n{}", error.log));
@@ -77,6 +80,8 @@ fn dump_and_restore_often(folder: &Path) {
                 assert!(*expected == found, "round {round}: code at {start:x}");
             }
         }
+        dump();
+        waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
     }
 }
 
@@ -84,7 +89,11 @@ fn dump_and_restore_often_when_busy(folder: &Path) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..BUSY_THREADS {
-            scope.spawn(|| while !is_done.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let result = scope.spawn(|| dump_and_restore_often(folder)).join();
         is_done.store(true, Ordering::Relaxed);
