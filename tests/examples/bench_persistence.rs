@@ -79,7 +79,8 @@ async fn main() {
         [api, key, image, waiting] if waiting == "waiting" => {
             measure(api, key, image, WAITING_POD_START).await;
         }
-        _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE [waiting]"),
+        [api, key, image, forks] if forks == "forks" => measure_forks(api, key, image).await,
+        _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE [waiting|forks]"),
     }
 }
 

@@ -29,7 +29,7 @@ impl Standalone {
     }
 
     /// Starts by `make run`, but on free ports: with a state directory, which may be absent, and no
-    /// other flag or variable. The programs are built already.
+    /// other flag or variable.
     pub fn run_as_newcomer(state: &Path) -> Self {
         let (gateway, api) = (free_port(), free_port());
         let mut command = Command::new("make");
@@ -39,11 +39,8 @@ impl Standalone {
             .arg(format!(
                 "ARGS=--listen 0.0.0.0:{gateway} --api-listen 127.0.0.1:{api}"
             ))
-            // Of the `make` that runs the tests.
-            .env_remove("MAKEFLAGS")
             .current_dir(root());
-        let of_standalone = |name: &OsStr| name.to_string_lossy().starts_with("SANDBOX_");
-        for (name, _) in std::env::vars_os().filter(|(name, _)| of_standalone(name)) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_test(name)) {
             command.env_remove(name);
         }
         Self::spawn(command, state)
@@ -180,6 +177,21 @@ fn wait_ready(child: &mut Child) -> Vec<String> {
     // Its later output must not block it.
     std::thread::spawn(move || lines.for_each(drop));
     greeting
+}
+
+/// Variables that a newcomer does not have: those of standalone, of the `make` that runs the tests, and
+/// of a test, with which cargo would build some crates again.
+fn is_of_test(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let crate_variables = [
+        "CARGO_MANIFEST_",
+        "CARGO_PKG_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ];
+    let prefixes = crate_variables.iter().chain(&["SANDBOX_", "NEXTEST"]);
+    let mut prefixes = prefixes.copied();
+    ["MAKEFLAGS", "OUT_DIR"].contains(&&*name) || prefixes.any(|prefix| name.starts_with(prefix))
 }
 
 fn has_registry(args: &[&str]) -> bool {

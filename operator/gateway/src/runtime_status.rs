@@ -103,7 +103,9 @@ fn detail(lifecycle: RuntimeStatus, entry: &Entry) -> Option<String> {
     let status = &entry.status;
     match lifecycle {
         // The status still tells of the pause.
-        RuntimeStatus::Starting if status.phase == Phase::Paused => return None,
+        RuntimeStatus::Starting if matches!(status.phase, Phase::Pausing | Phase::Paused) => {
+            return None;
+        }
         RuntimeStatus::Starting | RuntimeStatus::Error => {}
         RuntimeStatus::Running => {
             let restored = status.restored.as_ref()?;
@@ -239,9 +241,11 @@ mod tests {
 
     #[test]
     fn reason_of_a_pause_is_none_of_the_start_that_follows() {
-        let mut entry = entry("Running Paused");
-        entry.status.reason = Some(Reason::Requested);
-        assert_eq!(derive(&entry).lifecycle, RuntimeStatus::Starting);
-        assert_eq!(derive(&entry).detail, None);
+        for phase in ["Pausing", "Paused"] {
+            let mut entry = entry(&format!("Running {phase}"));
+            entry.status.reason = Some(Reason::Requested);
+            assert_eq!(derive(&entry).lifecycle, RuntimeStatus::Starting);
+            assert_eq!(derive(&entry).detail, None);
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Output {
     chunks: SyncSender<Vec<u8>>,
     /// Buffers of chunks that are written. They are used again.
     written: Receiver<Vec<u8>>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    thread: Option<JoinHandle<io::Result<Option<Flusher>>>>,
 }
 
 impl Output {
@@ -39,7 +39,7 @@ impl Output {
                     chunk.clear();
                     let _ = emptied.send(chunk);
                 }
-                flusher.map_or(Ok(()), Flusher::finish)
+                Ok(flusher)
             })?;
         Ok(Self {
             chunks,
@@ -60,13 +60,18 @@ impl Output {
     }
 
     /// Waits until all chunks are in the file, and flushes that have begun have ended.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.stop()?.map_or(Ok(()), Flusher::finish)
+    }
+
+    /// Waits until nothing more is written. A flush that has begun goes on.
+    pub(super) fn stop(mut self) -> io::Result<Option<Flusher>> {
         let (closed, _) = sync_channel(0);
         self.chunks = closed;
         self.join()
     }
 
-    fn join(&mut self) -> io::Result<()> {
+    fn join(&mut self) -> io::Result<Option<Flusher>> {
         let thread = self.thread.take().ok_or_else(ended)?;
         thread.join().map_err(|_| ended())?
     }

@@ -157,7 +157,7 @@ impl ArchiveWriter {
     /// Removes the archive, complete or not.
     pub(crate) fn discard(self) {
         // Chunks that it still has would let the file grow again.
-        let _ = self.output.map(Output::finish);
+        let _ = self.output.map(Output::stop);
         let path = if self.is_in_place {
             &self.path
         } else {
