@@ -57,7 +57,7 @@ fn dump_and_restore_often(folder: &Path) {
     while sleeping.len() < PROCESSES {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
-        sleeping = children.filter(is_asleep).collect();
+        sleeping = children.filter(|pid| is_asleep(*pid)).collect();
     }
     let archive = folder.join("archive");
     let before: Vec<_> = sleeping.iter().map(|pid| code(*pid)).collect();
@@ -87,7 +87,7 @@ fn dump_and_restore_often(folder: &Path) {
 }
 
 /// Returns whether a process is `sleep` that has loaded its libraries.
-fn is_asleep(pid: &i32) -> bool {
+fn is_asleep(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| stat.starts_with(&format!("{pid} (sleep) S ")))
 }
