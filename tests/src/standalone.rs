@@ -28,19 +28,14 @@ impl Standalone {
         Self::start_binary(&binary("sandbox-standalone"), state, args)
     }
 
-    /// Starts by `make run`, but on free ports: with a state directory, which may be absent, and no
-    /// other flag or variable.
+    /// Starts as `make run` does, but on free ports: with a state directory, which may be absent, and
+    /// no other flag or variable.
     pub fn run_as_newcomer(state: &Path) -> Self {
-        let (gateway, api) = (free_port(), free_port());
-        let mut command = Command::new("make");
-        command
-            .args(["--no-print-directory", "run"])
-            .arg(format!("STATE={}", state.display()))
-            .arg(format!(
-                "ARGS=--listen 0.0.0.0:{gateway} --api-listen 127.0.0.1:{api}"
-            ))
-            .current_dir(root());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_test(name)) {
+        let mut command = Command::new(binary("sandbox-standalone"));
+        command.args(["--listen", &format!("0.0.0.0:{}", free_port())]);
+        command.args(["--api-listen", &format!("127.0.0.1:{}", free_port())]);
+        let of_standalone = |name: &OsStr| name.to_string_lossy().starts_with("SANDBOX_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| of_standalone(name)) {
             command.env_remove(name);
         }
         Self::spawn(command, state)
@@ -66,13 +61,12 @@ impl Standalone {
             .env("SANDBOX_WARM_PODS", "0")
             // Images of clients are the machine's own programs, unless a test has a registry.
             .env("SANDBOX_HOST_FALLBACK", (!has_registry(args)).to_string())
-            .args(args)
-            .arg("--state-dir")
-            .arg(state);
+            .args(args);
         Self::spawn(command, state)
     }
 
     fn spawn(mut command: Command, state: &Path) -> Self {
+        command.arg("--state-dir").arg(state);
         command.stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().expect("standalone starts");
         let greeting = wait_ready(&mut child);
@@ -177,21 +171,6 @@ fn wait_ready(child: &mut Child) -> Vec<String> {
     // Its later output must not block it.
     std::thread::spawn(move || lines.for_each(drop));
     greeting
-}
-
-/// Variables that a newcomer does not have: those of standalone, of the `make` that runs the tests, and
-/// of a test, with which cargo would build some crates again.
-fn is_of_test(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    let crate_variables = [
-        "CARGO_MANIFEST_",
-        "CARGO_PKG_",
-        "CARGO_BIN_",
-        "CARGO_CRATE_",
-    ];
-    let prefixes = crate_variables.iter().chain(&["SANDBOX_", "NEXTEST"]);
-    let mut prefixes = prefixes.copied();
-    ["MAKEFLAGS", "OUT_DIR"].contains(&&*name) || prefixes.any(|prefix| name.starts_with(prefix))
 }
 
 fn has_registry(args: &[&str]) -> bool {
