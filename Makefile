@@ -69,7 +69,7 @@ bench-browser: ## Browser beside BrowserGym: start, steps, a page of 6 000 eleme
 	python=$$(hack/browsergym/install) && $$python hack/browsergym/bench.py --executor $(abspath $(RELEASE))/sandbox-executor $(ARGS) \
 		$(abspath $(RELEASE))/examples/browser_driver
 
-bench-checkpoint: ## Dump and restore of a process with 30 and 256 MiB, into an encrypted archive
+bench-checkpoint: ## Dump and restore of processes with 30 MiB to 1 GiB, into an encrypted archive
 	hack/install criu
 	cargo build --release --locked -p checkpoint --example bench_checkpoint
 	$(RELEASE)/examples/bench_checkpoint $$(hack/criu/install)

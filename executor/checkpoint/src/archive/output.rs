@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::mem;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::flusher::Flusher;
@@ -24,7 +24,7 @@ impl Output {
     /// for that.
     pub(super) fn start(mut file: File, flush: bool) -> io::Result<Self> {
         let (chunks, received) = sync_channel::<Vec<u8>>(MAX_WAITING);
-        let (emptied, written) = channel();
+        let (emptied, written) = sync_channel(MAX_WAITING);
         let copy = file.try_clone()?;
         let thread = thread::Builder::new()
             .name("archive".to_owned())
@@ -37,7 +37,8 @@ impl Output {
                         flusher.add(chunk.len());
                     }
                     chunk.clear();
-                    let _ = emptied.send(chunk);
+                    // One more than can be used again soon is freed.
+                    let _ = emptied.try_send(chunk);
                 }
                 Ok(flusher)
             })?;
