@@ -1,7 +1,6 @@
 # `make help` lists the targets. The two that matter on a new machine are `make run` and `make test`.
 
-# `make run` and tests use the dev profile; tests build Kubernetes clients with one more feature. Benchmarks and images use
-# release.
+# `make run` and tests use the dev profile, with one set of features; benchmarks and images use release.
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 RELEASE = $(TARGET_DIR)/$(HOST)/release

@@ -29,7 +29,6 @@ use serde_with_macros::skip_serializing_none;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.spec == oldSelf.spec").message("spec is immutable"),
 )]
-#[cfg_attr(feature = "cel", kube(cel))]
 #[serde(rename_all = "camelCase")]
 pub struct ImageBuildSpec {
     /// Tenant that asked for the image. Only its sandboxes can use it.

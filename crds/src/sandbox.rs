@@ -58,7 +58,6 @@ pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("name must be a DNS label: lowercase letters, digits and hyphens"),
 )]
-#[cfg_attr(feature = "cel", kube(cel))]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.image) || has(self.pool)").message("image is required unless pool is set"),

@@ -35,7 +35,6 @@ use crate::schema::{any_object, duration};
     validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
     validation = Rule::new("self.spec == oldSelf.spec").message("spec is immutable"),
 )]
-#[cfg_attr(feature = "cel", kube(cel))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxSnapshotSpec {
     /// Name of the Sandbox, which must run at level `Root` or `Memory`.

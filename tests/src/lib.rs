@@ -22,6 +22,7 @@ pub mod fork_session;
 pub mod free_port;
 pub mod image_archive;
 pub mod image_builds;
+pub mod make_run;
 pub mod monitoring;
 pub mod page;
 pub mod persistence_session;

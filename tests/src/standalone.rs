@@ -1,14 +1,18 @@
 //! The standalone binary as a user starts it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use crate::binaries::{binary, root};
 use crate::free_port::free_port;
+
+/// With `make run`, cargo may have to link its programs before.
+const READY_WITHIN: Duration = Duration::from_mins(8);
 
 /// A running standalone process. Ends with SIGTERM when dropped.
 #[derive(Debug)]
@@ -26,19 +30,6 @@ impl Standalone {
     /// until it says that it is ready.
     pub fn start(state: &Path, args: &[&str]) -> Self {
         Self::start_binary(&binary("sandbox-standalone"), state, args)
-    }
-
-    /// Starts as `make run` does, but on free ports: with a state directory, which may be absent, and
-    /// no other flag or variable.
-    pub fn run_as_newcomer(state: &Path) -> Self {
-        let mut command = Command::new(binary("sandbox-standalone"));
-        command.args(["--listen", &format!("0.0.0.0:{}", free_port())]);
-        command.args(["--api-listen", &format!("127.0.0.1:{}", free_port())]);
-        let of_standalone = |name: &OsStr| name.to_string_lossy().starts_with("SANDBOX_");
-        for (name, _) in std::env::vars_os().filter(|(name, _)| of_standalone(name)) {
-            command.env_remove(name);
-        }
-        Self::spawn(command, state)
     }
 
     /// As [`Standalone::start`], with a given binary.
@@ -61,22 +52,25 @@ impl Standalone {
             .env("SANDBOX_WARM_PODS", "0")
             // Images of clients are the machine's own programs, unless a test has a registry.
             .env("SANDBOX_HOST_FALLBACK", (!has_registry(args)).to_string())
-            .args(args);
+            .args(args)
+            .arg("--state-dir")
+            .arg(state);
         Self::spawn(command, state)
     }
 
-    fn spawn(mut command: Command, state: &Path) -> Self {
-        command.arg("--state-dir").arg(state);
+    /// Waits until standalone, which this command starts, says that it is ready.
+    pub(crate) fn spawn(mut command: Command, state: &Path) -> Self {
         command.stdout(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().expect("standalone starts");
-        let greeting = wait_ready(&mut child);
-        let env = std::fs::read_to_string(state.join("env")).expect("an env file");
-        Self {
-            child,
-            greeting,
-            env: parse_env(&env),
+        let mut started = Self {
+            child: command.spawn().expect("standalone starts"),
+            greeting: Vec::new(),
+            env: BTreeMap::new(),
             state: state.into(),
-        }
+        };
+        started.greeting = wait_ready(&mut started.child);
+        let env = std::fs::read_to_string(state.join("env")).expect("an env file");
+        started.env = parse_env(&env);
+        started
     }
 
     /// Process id.
@@ -130,8 +124,13 @@ impl Standalone {
     }
 
     /// Ends the process as Ctrl-C does and waits for it.
-    pub fn stop(mut self) -> ExitStatus {
+    pub fn stop(self) -> ExitStatus {
         self.signal("-TERM");
+        self.wait()
+    }
+
+    /// Waits for its end, which something else causes.
+    pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("an exit status")
     }
 
@@ -158,19 +157,31 @@ impl Drop for Standalone {
 
 /// Returns the lines before the one that says that it is ready.
 fn wait_ready(child: &mut Child) -> Vec<String> {
-    let stdout = child.stdout.take().expect("a piped stdout");
-    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    let mut greeting = Vec::new();
-    loop {
-        match lines.next() {
-            Some(line) if line.starts_with("Sandbox Operator is ready") => break,
-            Some(line) => greeting.push(line),
-            None => panic!("standalone ended before it was ready: {:?}", child.wait()),
+    let stdout = BufReader::new(child.stdout.take().expect("a piped stdout"));
+    let (sender, ready) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut lines = stdout.lines().map_while(Result::ok);
+        let mut is_ready = false;
+        let greeting = lines.by_ref().take_while(|line| {
+            // A failure is explained by what came before it.
+            println!("{line}");
+            is_ready = line.starts_with("Sandbox Operator is ready");
+            !is_ready
+        });
+        let greeting: Vec<_> = greeting.collect();
+        if is_ready {
+            sender.send(greeting).ok();
+        }
+        // Its later output must not block it.
+        lines.for_each(drop);
+    });
+    match ready.recv_timeout(READY_WITHIN) {
+        Ok(greeting) => greeting,
+        Err(RecvTimeoutError::Timeout) => panic!("standalone is not ready"),
+        Err(RecvTimeoutError::Disconnected) => {
+            panic!("standalone ended before it was ready: {:?}", child.wait())
         }
     }
-    // Its later output must not block it.
-    std::thread::spawn(move || lines.for_each(drop));
-    greeting
 }
 
 fn has_registry(args: &[&str]) -> bool {

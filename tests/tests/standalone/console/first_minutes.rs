@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use tests::binaries::is_root_or_skips;
+use tests::make_run::{make_run, press_ctrl_c};
 use tests::page::Page;
-use tests::standalone::Standalone;
 
 use super::open_place;
 
@@ -62,7 +62,7 @@ async fn newcomer_uses_the_console() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let standalone = Standalone::run_as_newcomer(&folder.path().join("state"));
+    let standalone = make_run(&folder.path().join("state"));
     let mut seen = Recording::start().await;
     seen.page.goto(standalone.printed("Console")).await;
     seen.shows("API key", "login").await;
@@ -127,4 +127,5 @@ async fn newcomer_uses_the_console() {
     let origin = standalone.printed("Runtime API");
     let sockets = origin.replacen("http", "ws", 1);
     seen.page.assert_clean(&[origin, &sockets]).await;
+    press_ctrl_c(standalone);
 }
