@@ -11,10 +11,10 @@ use crate::contract::persistence::PersistenceLevel;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
 use crate::sandbox::{
-    EnvVar, ExecutorMode, Lifecycle, PLUGIN, Port, PullPolicy, Resources, SecurityContext,
+    EnvVar, ExecutorMode, Lifecycle, PLUGIN, Port, PullPolicy, Resources, SecurityContext, Source,
     Workspace,
 };
-use crate::schema::{any_object, duration};
+use crate::schema::{any_object, duration, resource_factor};
 
 /// A template for sandboxes, and warm Pods that sandboxes of the pool claim.
 #[skip_serializing_none]
@@ -49,10 +49,14 @@ use crate::schema::{any_object, duration};
     validation = Rule::new(
         "!has(self.spec.template.persistence) || self.spec.template.persistence == 'Workspace' || has(self.spec.template.workspace)"
     ).message("persistence Root and Memory need a workspace, whose volume has the state"),
+    validation = Rule::new(
+        "!has(self.spec.template.source) || (has(self.spec.template.persistence) && self.spec.template.persistence != 'Workspace')"
+    ).message("spec.template.source needs persistence Root or Memory"),
+    validation = Rule::new("!has(self.spec.template.source) || !has(self.spec.prestart)")
+        .message("spec.prestart and spec.template.source exclude each other: the snapshot decides what runs"),
     validation = Rule::new("!has(self.spec.demand) || self.spec.demand.maxReplicas >= self.spec.replicas")
         .message("spec.demand.maxReplicas must not be below spec.replicas"),
 )]
-#[cfg_attr(feature = "cel", kube(cel))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolSpec {
     pub template: PoolTemplate,
@@ -216,6 +220,10 @@ pub struct PoolTemplate {
     #[schemars(length(max = 16), inner(length(max = 128), regex(pattern = PLUGIN)))]
     pub plugins: Vec<String>,
     pub resources: Option<Resources>,
+    /// Factor for CPU and memory. Greater than 0; capped by the operator.
+    #[serde(default)]
+    #[schemars(schema_with = "resource_factor")]
+    pub resource_factor: Option<f64>,
     /// Runtime class, for example `gvisor`.
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,
@@ -227,6 +235,9 @@ pub struct PoolTemplate {
     pub workspace: Option<Workspace>,
     /// State that a pause keeps: files of the workspace, all changed files, or processes as well.
     pub persistence: Option<PersistenceLevel>,
+    /// State that sandboxes of the pool begin with. Warm Pods wait beside the snapshot, which they
+    /// cannot read before a sandbox claims them.
+    pub source: Option<Source>,
     /// PodTemplateSpec that is merged over the Pod.
     #[serde(default)]
     #[schemars(schema_with = "any_object")]

@@ -7,10 +7,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::Level;
+use client::{Level, Snapshot};
 use futures::future::join_all;
 use serde_json::Value;
-use tests::fork_session::{delete_all, fork, forks_go_on, new_forks, snapshot};
+use tests::cli_tools::kubectl;
+use tests::fork_session::{
+    apply_pool, await_pool, delete_all, fork, forks_go_on, new_forks, snapshot,
+};
 use tests::persistence_session::start_body;
 use tests::session::Session;
 use tests::standalone::Standalone;
@@ -18,6 +21,9 @@ use tokio::time::{Instant, sleep};
 
 const ROUNDS: usize = 7;
 const FORKS: usize = 8;
+/// Pool of warm Pods that wait beside the snapshot.
+const POOL: &str = "beside";
+const POOL_SIZE: u32 = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Times of starts and saves in the status are those of whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
@@ -70,16 +76,18 @@ async fn main() {
             let standalone = Standalone::start_binary(&program, state.path(), &flags);
             let (api, key) = (standalone.api(), standalone.key());
             measure(api, key, "host", SECOND).await;
-            measure_forks(api, key, "host").await;
+            measure_forks(api, key, "host", false).await;
         }
         [api, key, image] => {
             measure(api, key, image, SECOND).await;
-            measure_forks(api, key, image).await;
+            measure_forks(api, key, image, true).await;
         }
         [api, key, image, waiting] if waiting == "waiting" => {
             measure(api, key, image, WAITING_POD_START).await;
         }
-        [api, key, image, forks] if forks == "forks" => measure_forks(api, key, image).await,
+        [api, key, image, forks] if forks == "forks" => {
+            measure_forks(api, key, image, true).await;
+        }
         _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE [waiting|forks]"),
     }
 }
@@ -112,10 +120,11 @@ async fn measure(api: &str, key: &str, image: &str, rest: Duration) {
     }
 }
 
-/// Snapshots and forks of a sandbox with a process of 256 MiB: the times, and that for which the
-/// sandbox stands still, beside pauses of the same one. Such a pause has the dump, its flush and
+/// Snapshots and forks of a sandbox with a process of 256 MiB, one and eight, where there are pools in
+/// warm Pods as well: the times, and that for which the sandbox stands still, beside pauses of the same
+/// one. Such a pause has the dump, its flush and
 /// all calls in it.
-async fn measure_forks(api: &str, key: &str, image: &str) {
+async fn measure_forks(api: &str, key: &str, image: &str, has_pools: bool) {
     let mut body = start_body("forked", image);
     body["persistence"] = Value::from("Memory");
     body["resource_factor"] = Value::from(8);
@@ -131,16 +140,22 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
         let taken = snapshot(&session, Level::Memory).await;
         snapshots.push(begin.elapsed());
         for (count, times) in [(1, &mut single), (FORKS, &mut all)] {
-            let begin = Instant::now();
-            let forks = fork(&session, &taken, &new_forks(count)).await;
-            let commands = forks.iter().map(|fork| fork.run("echo on"));
-            assert_eq!(join_all(commands).await, vec!["on"; count]);
-            times.push(begin.elapsed());
-            for fork in &forks {
-                fork.stop().await;
-            }
+            times.push(timed_forks(&session, &taken, count).await);
             sleep(FORKS_END).await;
         }
+    }
+    let (mut single_warm, mut all_warm) = (Vec::new(), Vec::new());
+    if has_pools {
+        let taken = snapshot(&session, Level::Memory).await;
+        apply_pool(POOL, &taken, POOL_SIZE);
+        for _ in 0..ROUNDS {
+            for (count, times) in [(1, &mut single_warm), (FORKS, &mut all_warm)] {
+                await_pool(POOL, POOL_SIZE);
+                sleep(FORKS_END).await;
+                times.push(timed_forks(&session, &taken, count).await);
+            }
+        }
+        kubectl(&["delete", "sandboxpool", POOL]);
     }
     let mut pauses = Vec::new();
     for _ in 0..ROUNDS {
@@ -150,19 +165,38 @@ async fn measure_forks(api: &str, key: &str, image: &str) {
         timed_resume(&session, SECOND).await;
     }
     println!("the sandbox stood still for {stood_still} ms in its first snapshot");
-    let one_fork = format!("{FORKS} forks to their first commands");
     for (name, mut times) in [
         ("pause until the state is on disk", pauses),
         ("snapshot until it is ready", snapshots),
         ("fork to its first command", single),
-        (&one_fork, all),
+        ("all forks to their first commands", all),
+        ("fork in a warm Pod", single_warm),
+        ("all forks in warm Pods", all_warm),
     ] {
+        if times.is_empty() {
+            continue;
+        }
         times.sort();
         let [middle, longest] = [ROUNDS / 2, ROUNDS - 1].map(|at| milliseconds(times[at]));
-        println!("{name:32} {middle:5.0} ({longest:5.0})");
+        println!("{name:34} {middle:5.0} ({longest:5.0})");
     }
     delete_all(&session).await;
     session.stop().await;
+}
+
+/// Starts forks, and stops them again. Returns the time to the answers of their first commands.
+async fn timed_forks(session: &Session, taken: &Snapshot, count: usize) -> Duration {
+    let begin = Instant::now();
+    let forks = fork(session, taken, &new_forks(count)).await;
+    let commands = forks.iter().map(|fork| fork.run("echo on"));
+    assert_eq!(join_all(commands).await, vec!["on"; count]);
+    let time = begin.elapsed();
+    for fork in &forks {
+        let info = fork.info().await;
+        assert_eq!(info["restored"]["level"], "Memory", "{info}");
+        fork.stop().await;
+    }
+    time
 }
 
 impl BenchmarkLoad {

@@ -3,9 +3,14 @@
 use std::collections::HashSet;
 
 use client::{ForkRequest, Level, Snapshot, SnapshotRequest};
+use crds::contract::persistence::PersistenceLevel;
+use crds::pool::{ClaimPolicy, PoolTemplate, SandboxPoolSpec};
+use crds::sandbox::Source;
+use crds::{SandboxPool, SandboxSnapshot};
 use futures::future::join_all;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::cli_tools::{apply, kubectl};
 use crate::session::Session;
 
 /// A process with random data. It answers to the file `ask` with the digest of the data, the number of
@@ -53,6 +58,37 @@ pub async fn fork(session: &Session, snapshot: &Snapshot, request: &ForkRequest)
         .collect();
     join_all(forks.iter().map(Session::ready)).await;
     forks
+}
+
+/// Applies a pool of warm Pods that wait beside a snapshot of the runtime API, whose forks claim them.
+/// Waits until they are ready.
+pub fn apply_pool(name: &str, snapshot: &Snapshot, replicas: u32) {
+    let id = &snapshot.snapshot_id;
+    let object = kubectl(&["get", "sandboxsnapshot", id, "-o", "json"]);
+    let object: SandboxSnapshot = serde_json::from_str(&object).unwrap();
+    let template = object.status.and_then(|status| status.template).unwrap();
+    // The fields of a sandbox that a pool has.
+    let template: PoolTemplate = serde_json::from_value(template).unwrap();
+    let spec = SandboxPoolSpec {
+        template: PoolTemplate {
+            persistence: Some(PersistenceLevel::Memory),
+            source: Some(Source {
+                snapshot: id.clone(),
+            }),
+            ..template
+        },
+        replicas,
+        claimed_by: ClaimPolicy::Matching,
+        ..SandboxPoolSpec::default()
+    };
+    apply(&json!(SandboxPool::new(name, spec)).to_string(), &[]);
+    await_pool(name, replicas);
+}
+
+/// Waits until all Pods of a pool are ready.
+pub fn await_pool(name: &str, replicas: u32) {
+    let ready = format!("--for=jsonpath={{.status.ready}}={replicas}");
+    kubectl(&["wait", "sandboxpool", name, &ready, "--timeout=120s"]);
 }
 
 /// Request for this number of forks.

@@ -88,6 +88,9 @@ impl Context {
         let pod_meter = PodMeter::new(metrics.clone());
         let warm_pods = WarmPodIndex::new(pool_queue.clone(), pod_meter.clone());
         let warm_pods = Arc::new(warm_pods);
+        let pools = PoolIndex::new(index.clone(), queue.clone(), pool_queue.clone());
+        let pools = Arc::new(pools);
+        let snapshots = SnapshotIndex::new(index.clone(), queue.clone(), pools.clone());
         let mut states = SandboxStates::default();
         Self {
             installation: installation(&config),
@@ -107,12 +110,8 @@ impl Context {
             warm_pods,
             sandbox_queue: queue.clone(),
             pool_queue: pool_queue.clone(),
-            pools: Arc::new(PoolIndex::new(
-                index.clone(),
-                queue.clone(),
-                pool_queue.clone(),
-            )),
-            snapshots: Arc::new(SnapshotIndex::new(index.clone(), queue.clone())),
+            pools,
+            snapshots: Arc::new(snapshots),
             supervisors: supervisors.clone(),
             saver: states.own(StateSaver::new(
                 supervisors.clone(),

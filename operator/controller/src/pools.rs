@@ -15,21 +15,22 @@ mod replacements;
 pub(crate) mod resize;
 pub(crate) mod shape;
 mod status;
+pub(crate) mod template;
 #[cfg(test)]
 mod tests;
 pub(crate) mod waiting;
 pub(crate) mod warm_pods;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::SandboxPool;
 use crds::pool::{ClaimPolicy, SandboxPoolSpec, SandboxPoolStatus, WhenExhausted};
-use crds::sandbox::{EnvVar, Lifecycle, PoolSnapshot, SandboxSpec};
+use crds::sandbox::{EnvVar, Lifecycle, PoolSnapshot, SandboxSpec, Source};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize as _, Serialize};
 use tokio::sync::watch;
@@ -65,8 +66,8 @@ pub(crate) struct Pool {
     status: SandboxPoolStatus,
     /// It goes after its Pods: none is created or claimed any more.
     is_deleting: bool,
-    /// Template of its warm Pods, built once.
-    warm_template: OnceLock<Arc<WarmTemplate>>,
+    /// Template of its warm Pods, built once for each snapshot that they begin with.
+    warm_template: Mutex<Option<Arc<WarmTemplate>>>,
     /// Hash of the template.
     pub(crate) revision: String,
     /// The part of the spec that sandboxes keep.
@@ -123,6 +124,11 @@ impl Pool {
     /// Returns whether it never has warm Pods.
     pub(crate) fn is_plain(&self) -> bool {
         self.spec.replicas == 0 && self.spec.demand.is_none()
+    }
+
+    /// Snapshot that its sandboxes begin with, unless they name another one.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        self.spec.template.source.as_ref()
     }
 
     /// Returns whether its size depends on demand.
@@ -196,7 +202,7 @@ impl PoolIndex {
         &self,
         key: &Key,
         pool: &Pool,
-        has_shape: impl Fn(&Pool) -> bool,
+        has_shape: impl Fn(&Key, &Pool) -> bool,
     ) -> Option<String> {
         let shares_tenant = |other: &Pool| {
             let (ours, theirs) = (&pool.spec.tenants, &other.spec.tenants);
@@ -208,7 +214,7 @@ impl PoolIndex {
             let matches = |pool: &Pool| pool.spec.claimed_by == ClaimPolicy::Matching;
             let is_used =
                 matches(pool) && matches(other) && !other.is_plain() && !other.is_deleting;
-            is_before && is_used && shares_tenant(other) && has_shape(other)
+            is_before && is_used && shares_tenant(other) && has_shape(at, other)
         };
         let pools = self.by_key.read();
         let found = pools.iter().filter(is_served_first);
@@ -250,6 +256,23 @@ impl PoolIndex {
         self.pool_queue.add(key.clone());
         if known.is_none_or(|known| known.spec != spec) {
             self.requeue_sandboxes(key);
+        }
+    }
+
+    /// Requeues the pools whose sandboxes begin with a snapshot for which `concerns` holds, and their
+    /// sandboxes.
+    pub(crate) fn requeue_with_snapshots(&self, concerns: impl Fn(&Key) -> bool) {
+        let begins = |(key, pool): &(&Key, &Arc<Pool>)| {
+            let source = pool.source();
+            source.is_some_and(|source| concerns(&key.sibling(&source.snapshot)))
+        };
+        let pools = self.by_key.read();
+        let found = pools.iter().filter(begins).map(|(key, _)| key.clone());
+        let found: Vec<_> = found.collect();
+        drop(pools);
+        for pool in found {
+            self.requeue_sandboxes(&pool);
+            self.pool_queue.add(pool);
         }
     }
 
@@ -324,6 +347,7 @@ fn filled(spec: &SandboxSpec, pool: &SandboxPoolSpec) -> SandboxSpec {
             own.plugins
         },
         resources: own.resources.or_else(|| template.resources.clone()),
+        resource_factor: own.resource_factor.or(template.resource_factor),
         runtime_class_name: own
             .runtime_class_name
             .or_else(|| template.runtime_class_name.clone()),
@@ -337,6 +361,7 @@ fn filled(spec: &SandboxSpec, pool: &SandboxPoolSpec) -> SandboxSpec {
         },
         workspace: own.workspace.or_else(|| template.workspace.clone()),
         persistence: own.persistence.or(template.persistence),
+        source: own.source.or_else(|| template.source.clone()),
         lifecycle: lifecycle(own.lifecycle, pool.lifecycle.as_ref()),
         pod_template: own.pod_template.or_else(|| template.pod_template.clone()),
         ..own

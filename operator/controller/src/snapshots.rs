@@ -5,6 +5,7 @@
 pub(crate) mod claim;
 mod decision;
 pub(crate) mod index;
+pub(crate) mod source;
 mod status;
 mod take;
 

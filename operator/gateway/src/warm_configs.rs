@@ -90,7 +90,11 @@ pub(crate) struct ConfigRequest {
 /// Returns the configs of these pools that clients see. Stored configs hide all others, or with
 /// `overlay` those of their name (`docs/specs/runtime-api.md`, section 1.11).
 fn effective_configs(pools: &[SandboxPool], overlay: bool) -> Vec<WarmConfig> {
-    let (stored, applied): (Vec<_>, Vec<_>) = pools.iter().partition(|pool| is_stored(pool));
+    // A start from a config begins empty.
+    let pools = pools
+        .iter()
+        .filter(|pool| pool.spec.template.source.is_none());
+    let (stored, applied): (Vec<_>, Vec<_>) = pools.partition(|pool| is_stored(pool));
     let stored: Vec<_> = stored.into_iter().map(read).collect();
     let hidden: BTreeSet<_> = stored.iter().map(|config| config.name.clone()).collect();
     let shown = |config: &WarmConfig| {
@@ -256,6 +260,15 @@ mod tests {
         pool.spec.template.env[0].value = None;
         pool.spec.template.env[0].value_from = Some(json!({"secretKeyRef": {}}));
         assert!(read(&pool).environment.is_empty());
+    }
+
+    #[test]
+    fn pool_beside_a_snapshot_is_no_config() {
+        let mut beside = applied("beside");
+        beside.spec.template.source = Some(crds::sandbox::Source::default());
+        let shown = effective_configs(&[applied("a"), beside], false);
+        let names: Vec<_> = shown.iter().map(|config| &*config.name).collect();
+        assert_eq!(names, ["a"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Supervisors that do what a test says.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct ScriptedSupervisors {
     all_idle: Mutex<Option<Duration>>,
     /// Uids of Pods and of the Sandboxes that an init message was for.
     inits: Mutex<BTreeSet<(String, String)>>,
+    /// Ids of the snapshots that init messages gave access to, by the uids of Pods.
+    sources: Mutex<BTreeMap<String, String>>,
     /// Uids of Pods that reported ready, and of the Sandboxes that they reported as their owners.
     ready_reports: Mutex<BTreeSet<(String, String)>>,
     /// State that every save keeps.
@@ -127,6 +129,11 @@ impl ScriptedSupervisors {
         self.inits.lock().clone()
     }
 
+    /// Id of the snapshot that the init message of a Pod gave access to.
+    pub fn source_of(&self, pod_uid: &str) -> Option<String> {
+        self.sources.lock().get(pod_uid).cloned()
+    }
+
     /// From now on the server at an address says that it has been idle for so long.
     pub fn idle_for(&self, ip: &str, idle: Duration) {
         self.idle.lock().insert(ip.to_owned(), idle);
@@ -196,6 +203,9 @@ impl Supervisors for ScriptedSupervisors {
             let command = commands.entry(at.ip.clone()).or_default();
             command.enter(message.pod_uid.clone());
             if let Grant::Init(init) = message.grant {
+                let source = init.state.as_ref().and_then(|state| state.source.as_ref());
+                let id = source.map(|source| (message.pod_uid.clone(), source.id.clone()));
+                self.sources.lock().extend(id);
                 let owner = init.owner();
                 let uid = owner.as_ref().map(|owner| owner.sandbox_uid.clone());
                 self.inits

@@ -30,6 +30,7 @@ mod plugins;
 mod recovery;
 mod second_node;
 mod session;
+mod snapshot_pool;
 mod storage;
 mod test_namespace;
 mod user_namespaces;

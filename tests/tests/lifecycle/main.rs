@@ -25,6 +25,7 @@ mod readiness;
 mod rejected_probes;
 mod resume;
 mod round_trip;
+mod snapshot_pool;
 mod snapshots;
 mod start_stop_cycles;
 mod thousand_sandboxes;

@@ -153,7 +153,8 @@ where
             .await
             .unwrap();
     }
-    assert!(accepted * 6 > OBJECTS, "only {accepted} were accepted");
+    // Of pools most are rejected: source, persistence, workspace and prestart depend on each other.
+    assert!(accepted * 8 > OBJECTS, "only {accepted} were accepted");
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,7 +161,7 @@ mod tests {
             keys: &keys(),
             features: PodFeatures::default(),
         };
-        pods.template(&pool(prestart, command))
+        pods.template(&pool(prestart, command), None)
     }
 
     /// Command and probe of the program that a Pod runs.

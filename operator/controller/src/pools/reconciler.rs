@@ -21,6 +21,7 @@ use super::refill::Refill;
 use super::replacements::Replacements;
 use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
+use super::template::{TemplateError, warm_template};
 use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::PodFacts;
@@ -164,17 +165,11 @@ impl PoolReconciler {
             context.demand.forget(key);
             return Ok(None);
         };
-        let template = match self.warm_pods().template(&pool) {
-            Ok(template) => template,
-            Err(error) => {
-                self.warn_once(key, &error.to_string());
-                let plan = PoolPlan::blocked(self.replicas(key, &pool), &context.warm_pods.of(key));
-                return Ok(self
-                    .report(key, &pool, Observation::new(plan, Some(error.to_string())))
-                    .await?);
-            }
-        };
         self.settle_claims(key).await?;
+        let template = match warm_template(context, key, &pool) {
+            Ok(template) => template,
+            Err(error) => return self.block(key, &pool, &error).await,
+        };
         let pods = context.warm_pods.of(key);
         for pod in &pods {
             context.injection.record_pod(&pod.facts);
@@ -231,6 +226,27 @@ impl PoolReconciler {
         ];
         self.errors.lock().remove(key);
         Ok(times.into_iter().flatten().min())
+    }
+
+    /// Reports that no Pod can be made from the template. Those of before stay, unless its snapshot is
+    /// gone: they would keep its volume.
+    async fn block(
+        &self,
+        key: &Key,
+        pool: &Pool,
+        error: &TemplateError,
+    ) -> Result<Option<Instant>, PoolError> {
+        self.warn_once(key, &error.to_string());
+        let pods = self.context.warm_pods.of(key);
+        if matches!(error, TemplateError::NoSnapshot(_)) {
+            let all: Vec<_> = pods.iter().map(|pod| pod.facts.uid.clone()).collect();
+            self.delete_pods(key, &pods, &all).await?;
+        }
+        let plan = PoolPlan::blocked(self.replicas(key, pool), &pods);
+        let observation = Observation::new(plan, Some(error.to_string()));
+        let report_at = self.report(key, pool, observation).await?;
+        let overdue_at = pods.iter().filter_map(|pod| pod.overdue_at());
+        Ok(overdue_at.chain(report_at).min())
     }
 
     /// Pods that were created before and are not ready are replaced.
@@ -315,10 +331,12 @@ impl PoolReconciler {
         }
         let context = &self.context;
         observation.claimed = context.pods.count_claimed(key);
-        let warm_pods = self.warm_pods();
-        let shape = |pool: &Pool| Some(warm_pods.template(pool).ok()?.shape.clone());
-        let own = shape(pool);
-        let has_shape = |other: &Pool| own.is_some() && shape(other) == own;
+        let shape = |key: &Key, pool: &Pool| {
+            let template = warm_template(context, key, pool).ok()?;
+            Some(template.shape.clone())
+        };
+        let own = shape(key, pool);
+        let has_shape = |at: &Key, other: &Pool| own.is_some() && shape(at, other) == own;
         observation.overlap = context.pools.overlapping(key, pool, has_shape);
         let statuses = &self.statuses;
         statuses.write(context, key, pool, &observation).await?;

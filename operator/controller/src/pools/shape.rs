@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceRequirement
 use super::fixed_variables::is_fixed;
 use super::{Pool, idle_resources, prestart};
 use crate::config::{ControllerConfig, Deadlines};
-use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
+use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION, SourceVolume};
 use crate::pod_features::PodFeatures;
 use crate::reconcile::build::persistence::warm_level;
 use crate::reconcile::build::pod::pod;
@@ -34,6 +34,8 @@ pub(crate) struct WarmTemplate {
     prestart: Option<Prestart>,
     /// Resources until the claim, if they are not those of the spec.
     pub(super) idle: Option<ResourceRequirements>,
+    /// Volume of the snapshot that the Pods begin with.
+    source: Option<SourceVolume>,
 }
 
 /// Builder of warm Pods.
@@ -47,8 +49,17 @@ pub(crate) struct WarmPods<'a> {
 }
 
 impl WarmPods<'_> {
-    /// Shape of the warm Pod that a sandbox with `spec` can claim: a hash of a Pod built from it.
-    pub(crate) fn shape(self, spec: &SandboxSpec) -> Result<String, BuildError> {
+    /// Shape of the warm Pod that a sandbox with `spec`, which begins with the snapshot on `source`, can
+    /// claim: a hash of a Pod built from them. The node of the volume does not count, since it changes.
+    pub(crate) fn shape(
+        self,
+        spec: &SandboxSpec,
+        source: Option<&SourceVolume>,
+    ) -> Result<String, BuildError> {
+        let anywhere = source.map(|source| SourceVolume {
+            node: None,
+            ..source.clone()
+        });
         let key = Key {
             namespace: "namespace".into(),
             name: "pod".into(),
@@ -57,7 +68,9 @@ impl WarmPods<'_> {
             name: "pool".into(),
             uid: String::new(),
         };
-        Ok(super::hash(&self.unprobed().unmarked(key, &pool, spec)?))
+        let pods = self.unprobed();
+        let pod = pods.unmarked(key, &pool, spec, anywhere.as_ref())?;
+        Ok(super::hash(&pod))
     }
 
     /// The warm Pod of this name.
@@ -68,7 +81,7 @@ impl WarmPods<'_> {
         template: &WarmTemplate,
         is_small: bool,
     ) -> Result<Pod, BuildError> {
-        let mut pod = self.unmarked(key, pool, &template.spec)?;
+        let mut pod = self.unmarked(key, pool, &template.spec, template.source.as_ref())?;
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(SHAPE_ANNOTATION.to_owned(), template.shape.clone());
         annotations.insert(REVISION_ANNOTATION.to_owned(), template.revision.clone());
@@ -95,26 +108,37 @@ impl WarmPods<'_> {
         pool: &PoolRef,
         spec: &SandboxSpec,
     ) -> Result<Pod, BuildError> {
-        self.unprobed().unmarked(key.clone(), pool, spec)
+        self.unprobed().unmarked(key.clone(), pool, spec, None)
     }
 
-    /// Template of the warm Pods of a pool.
-    pub(crate) fn template(self, pool: &Pool) -> Result<Arc<WarmTemplate>, BuildError> {
-        if let Some(template) = pool.warm_template.get() {
+    /// Template of the warm Pods of a pool, which begin with the snapshot on `source`.
+    pub(crate) fn template(
+        self,
+        pool: &Pool,
+        source: Option<&SourceVolume>,
+    ) -> Result<Arc<WarmTemplate>, BuildError> {
+        let mut known = pool.warm_template.lock();
+        if let Some(template) = &*known
+            && template.source.as_ref() == source
+        {
             return Ok(template.clone());
         }
-        let template = Arc::new(self.new_template(pool)?);
-        Ok(pool.warm_template.get_or_init(|| template).clone())
+        let template = Arc::new(self.new_template(pool, source)?);
+        Ok(known.insert(template).clone())
     }
 
-    fn new_template(self, pool: &Pool) -> Result<WarmTemplate, BuildError> {
+    fn new_template(
+        self,
+        pool: &Pool,
+        source: Option<&SourceVolume>,
+    ) -> Result<WarmTemplate, BuildError> {
         // Sessions of the runtime API have another security profile than other sandboxes.
         let is_for_sessions = pool.spec.claimed_by == ClaimPolicy::Matching;
         let spec = pool.fill(&SandboxSpec {
             session: is_for_sessions.then(Session::default),
             ..SandboxSpec::default()
         });
-        let shape = self.shape(&spec)?;
+        let shape = self.shape(&spec, source)?;
         let prestart = self.prestart(&pool.spec, &spec)?;
         let idle = self.idle(&pool.spec, &spec)?;
         Ok(WarmTemplate {
@@ -127,6 +151,7 @@ impl WarmPods<'_> {
             shape,
             prestart,
             idle,
+            source: source.cloned(),
         })
     }
 
@@ -149,7 +174,7 @@ impl WarmPods<'_> {
         let lifecycle = &self.config.defaults.lifecycle;
         let context = BuildContext {
             deadlines: lifecycle.overridden(spec.lifecycle.as_ref()),
-            ..self.context(&entry, None)
+            ..self.context(&entry, None, None)
         };
         pool.prestart
             .map(|mode| prestart::build(&context, mode, pool.prestart_path.as_deref()))
@@ -166,14 +191,19 @@ impl WarmPods<'_> {
     ) -> Result<Option<PersistentVolumeClaim>, BuildError> {
         let owner = pod_owner(&key.name, pod_uid);
         let entry = stand_in(key, fixed_part(spec));
-        let mut volume = volumes::claim(&self.context(&entry, Some(pool)))?;
+        let mut volume = volumes::claim(&self.context(&entry, Some(pool), None))?;
         if let Some(volume) = &mut volume {
             volume.metadata.owner_references = Some(vec![owner]);
         }
         Ok(volume)
     }
 
-    fn context<'a>(&'a self, entry: &'a Entry, pool: Option<&'a PoolRef>) -> BuildContext<'a> {
+    fn context<'a>(
+        &'a self,
+        entry: &'a Entry,
+        pool: Option<&'a PoolRef>,
+        source: Option<&'a SourceVolume>,
+    ) -> BuildContext<'a> {
         BuildContext {
             entry,
             config: self.config,
@@ -183,13 +213,20 @@ impl WarmPods<'_> {
             level: warm_level(&entry.spec, self.config),
             pool,
             features: self.features,
-            source: None,
+            source,
         }
     }
 
-    fn unmarked(self, key: Key, pool: &PoolRef, spec: &SandboxSpec) -> Result<Pod, BuildError> {
+    fn unmarked(
+        self,
+        key: Key,
+        pool: &PoolRef,
+        spec: &SandboxSpec,
+        source: Option<&SourceVolume>,
+    ) -> Result<Pod, BuildError> {
         let entry = stand_in(key, fixed_part(spec));
-        pod(&self.context(&entry, Some(pool)), &PodParams::default())
+        let context = self.context(&entry, Some(pool), source);
+        pod(&context, &PodParams::default())
     }
 }
 
@@ -244,7 +281,7 @@ mod tests {
 
     use super::*;
     use crate::config::{RootPersistence, UserNamespaces};
-    use crate::facts::PERSISTENCE_ANNOTATION;
+    use crate::facts::{PERSISTENCE_ANNOTATION, SnapshotIdentity};
     use crate::tests::{config, keys};
 
     fn shape(fields: Value) -> String {
@@ -255,7 +292,7 @@ mod tests {
             keys: &keys,
             features: PodFeatures::default(),
         };
-        pods.shape(&spec).unwrap()
+        pods.shape(&spec, None).unwrap()
     }
 
     #[test]
@@ -302,6 +339,32 @@ mod tests {
     }
 
     #[test]
+    fn shape_has_the_snapshot_and_not_its_node() {
+        let fields = json!({"image": "i", "workspace": {"size": "1Gi"}, "persistence": "Root"});
+        let spec = serde_json::from_value(fields).unwrap();
+        let (config, keys) = (config(), keys());
+        let pods = WarmPods {
+            config: &config,
+            keys: &keys,
+            features: PodFeatures::default(),
+        };
+        let shape = |source: Option<(&str, Option<&str>)>| {
+            let source = source.map(|(uid, node)| SourceVolume {
+                snapshot: SnapshotIdentity {
+                    uid: uid.into(),
+                    created_at: None,
+                },
+                claim: "c".into(),
+                node: node.map(str::to_owned),
+            });
+            pods.shape(&spec, source.as_ref()).unwrap()
+        };
+        assert_eq!(shape(Some(("a", None))), shape(Some(("a", Some("node-1")))));
+        assert_ne!(shape(Some(("a", None))), shape(Some(("b", None))));
+        assert_ne!(shape(Some(("a", None))), shape(None));
+    }
+
+    #[test]
     fn automatic_level_of_warm_pods_depends_on_no_probe() {
         let (config, keys) = (config(), keys());
         let pods = WarmPods {
@@ -323,7 +386,7 @@ mod tests {
         let mut is_kept = |level: Value| {
             fields["persistence"] = level;
             let spec = serde_json::from_value(fields.clone()).unwrap();
-            let pod = pods.unmarked(Key::default(), &pool, &spec).unwrap();
+            let pod = pods.unmarked(Key::default(), &pool, &spec, None).unwrap();
             let annotations = pod.metadata.annotations.unwrap_or_default();
             annotations.contains_key(PERSISTENCE_ANNOTATION)
         };

@@ -32,12 +32,18 @@ fn pool_fills_only_absent_fields() {
         image: "pool:1".into(),
         working_dir: Some("/pool".into()),
         env: vec![env("A", "pool"), env("B", "pool")],
+        resource_factor: Some(2.0),
+        source: Some(Source {
+            snapshot: "s".into(),
+        }),
         ..PoolTemplate::default()
     };
     let filled = filled(&spec, &pool_of(template, 0));
     assert_eq!(filled.image.as_deref(), Some("pool:1"));
     assert_eq!(filled.working_dir.as_deref(), Some("/own"));
     assert_eq!(filled.env, [env("B", "pool"), env("A", "own")]);
+    assert_eq!(filled.resource_factor, Some(2.0));
+    assert_eq!(filled.source.unwrap().snapshot, "s");
 }
 
 #[test]
@@ -121,7 +127,7 @@ async fn pool_overlaps_with_one_that_serves_the_same_sandboxes_first() {
     put("e", "i", &[], "Named");
     let other = |name: &str| {
         let pool = pools.get(&key(name)).unwrap();
-        let same = |other: &Pool| other.spec.template == pool.spec.template;
+        let same = |_: &Key, other: &Pool| other.spec.template == pool.spec.template;
         pools.overlapping(&key(name), &pool, same)
     };
     let found = ["a", "b", "c", "d", "e"].map(other);

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::refill::{REFILL_DELAY, RecentClaims, Refill};
+use crate::facts::SnapshotIdentity;
 use crate::pod_meter::PodMeter;
 use shared::index::Key;
 use shared::index::deleted_uids::DeletedUids;
@@ -92,6 +93,22 @@ impl WarmPodIndex {
     /// Pools that have a Pod.
     pub(crate) fn pools(&self) -> Vec<Key> {
         self.tables.lock().by_pool.keys().cloned().collect()
+    }
+
+    /// Node of a Pod that waits beside this snapshot, whose volume may be attached to no other one.
+    pub(crate) fn node_beside(
+        &self,
+        namespace: &str,
+        snapshot: &SnapshotIdentity,
+    ) -> Option<String> {
+        let tables = self.tables.lock();
+        let pools = tables.by_pool.iter();
+        let near = pools.filter(|(pool, _)| pool.namespace == namespace);
+        let mut pods = near.flat_map(|(_, pods)| pods.values());
+        pods.find_map(|pod| {
+            let is_beside = pod.facts.snapshot.as_ref() == Some(snapshot);
+            pod.facts.node.clone().filter(|_| is_beside)
+        })
     }
 
     /// Returns whether the pool has Pods.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::contract::persistence::PersistenceLevel;
-use crds::sandbox::DesiredState;
+use crds::sandbox::{DesiredState, SandboxSpec};
 use jiff::Timestamp;
 
 use crate::config::Deadlines;
@@ -11,11 +11,13 @@ use crate::context::Context;
 use crate::facts::{Facts, PodFacts, QuotaDecision, SourceState, WarmMatch, WarmSupply};
 use crate::pod_features::PodFeatures;
 use crate::pools::shape::WarmPods;
+use crate::pools::template::warm_template;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::build::command::{effective_command, plugins};
 use crate::reconcile::build::persistence::{PersistenceObstacle, level, obstacle};
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
+use crate::snapshots::source::source_state;
 use shared::index::{Entry, Key};
 
 /// One Sandbox with everything that a reconcile needs.
@@ -39,24 +41,26 @@ pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     let mut observed = snapshot(context, key, now)?;
     let defaults = &context.config.defaults;
     if observed.facts.pod.is_none() {
-        observed.facts.warm = warm_supply(context, &observed.entry);
+        observed.facts.warm = warm_supply(context, &observed.entry, &observed.facts.source);
     }
     let uses_pod = observed.uses_pod();
     observed.facts.quota = context.quota.request(&observed.entry, uses_pod, defaults);
     Some(observed)
 }
 
-/// Warm Pods that fit a sandbox without a Pod.
-fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
+/// Warm Pods that fit a sandbox without a Pod, which is to begin with `source`.
+fn warm_supply(context: &Context, entry: &Entry, source: &SourceState) -> WarmSupply {
     let spec = &entry.spec;
     let starts = entry.desired_state() == DesiredState::Running && !entry.deleting;
     // The workspace of an earlier start is not that of a warm Pod.
-    let is_new = entry.status.workspace_claim.is_none() && spec.source.is_none();
+    let is_new = entry.status.workspace_claim.is_none();
+    let source = source.volume();
+    let has_source = spec.source.is_some() == source.is_some();
     let fits = starts && spec.command.is_some() && is_new;
     let keys = &context.keys;
     // Warm Pods have the current keys, and clients the session key of the keys at creation.
     let has_keys = std::ptr::eq(keys.of(entry.created_at), keys.of(None));
-    if !fits || !has_keys {
+    if !fits || !has_source || !has_keys {
         return WarmSupply::None;
     }
     let mut pools = context.pools.claimable(entry);
@@ -69,7 +73,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         keys,
         features: context.pod_features(),
     };
-    let Ok(shape) = warm.shape(spec) else {
+    let Ok(shape) = warm.shape(spec, source) else {
         return WarmSupply::None;
     };
     let has_ready = |pool: &Key| {
@@ -81,11 +85,11 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         let pool = pool.name.clone();
         return WarmSupply::Ready(WarmMatch { pool, shape });
     }
-    let has_shape = |pool: &Pool| {
-        let template = warm.template(pool);
+    let has_shape = |key: &Key, pool: &Pool| {
+        let template = warm_template(context, key, pool);
         template.is_ok_and(|template| template.shape == shape)
     };
-    pools.retain(|(_, pool)| !pool.is_plain() && has_shape(pool));
+    pools.retain(|(key, pool)| !pool.is_plain() && has_shape(key, pool));
     pools
         .first()
         .map_or(WarmSupply::None, |(key, pool)| WarmSupply::Exhausted {
@@ -150,7 +154,7 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
             .and_then(|run| context.saver.progress(key, run)),
         pod: pod.map(|pod| with_resize_problem(context, key, Arc::unwrap_or_clone(pod))),
         surplus: surplus.map(Arc::unwrap_or_clone),
-        source: source(context, &entry),
+        source: source(context, &entry, resolved.as_deref()),
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: claimed_from.or_else(|| pool.map(|pool| pool.snapshot.clone())),
@@ -217,29 +221,17 @@ impl Observed {
     }
 }
 
-/// State of the snapshot that a sandbox begins with, until it has been ready.
-fn source(context: &Context, entry: &Entry) -> SourceState {
-    let Some(source) = &entry.spec.source else {
+/// State of the snapshot that a sandbox of this spec begins with, until it has been ready.
+fn source(context: &Context, entry: &Entry, spec: Option<&SandboxSpec>) -> SourceState {
+    let source = spec.and_then(|spec| spec.source.as_ref());
+    let Some(source) = source.filter(|_| entry.status.ready_at.is_none()) else {
         return SourceState::None;
     };
-    if entry.status.ready_at.is_some() {
-        return SourceState::None;
-    }
-    let snapshot = context.snapshots.get(&entry.key.sibling(&source.snapshot));
     let tenant = entry.session().map(|session| session.tenant.as_str());
-    let mut state = SourceState::read(&source.snapshot, snapshot.as_deref(), tenant);
-    let parent = snapshot.as_ref().and_then(|snapshot| {
-        let uid = snapshot.status.as_ref()?.sandbox_uid.as_deref()?;
-        let key = entry.key.sibling(&snapshot.spec.sandbox);
-        context.pods.get(&key, uid, None)
-    });
-    if let SourceState::Ready(volume) = &mut state {
-        volume.node = parent.and_then(|pod| pod.node.clone());
-    }
-    state
+    source_state(context, &entry.key, source, tenant)
 }
 
-fn with_spec(entry: Arc<Entry>, spec: Option<Arc<crds::sandbox::SandboxSpec>>) -> Arc<Entry> {
+fn with_spec(entry: Arc<Entry>, spec: Option<Arc<SandboxSpec>>) -> Arc<Entry> {
     match spec {
         Some(spec) if !Arc::ptr_eq(&spec, &entry.spec) => Arc::new(Entry {
             spec,

@@ -1,5 +1,5 @@
-//! Snapshots by name, fed by a watch and by own writes. A change wakes the sandboxes that wait for
-//! the snapshot.
+//! Snapshots by name, fed by a watch and by own writes. A change wakes the sandboxes and the pools
+//! that begin with the snapshot.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,19 +14,27 @@ use shared::kubernetes::watch::WatchSink;
 use shared::kubernetes::work_queue::WorkQueue;
 use tokio::sync::watch;
 
+use crate::pools::PoolIndex;
+
 /// All snapshots.
 #[derive(Debug)]
 pub(crate) struct SnapshotIndex {
     known: RwLock<BTreeMap<Key, Arc<SandboxSnapshot>>>,
     sandboxes: Arc<Index>,
     sandbox_queue: Arc<WorkQueue<Key>>,
+    pools: Arc<PoolIndex>,
     pub(super) queue: WorkQueue<Key>,
     synced: watch::Sender<bool>,
 }
 
 impl SnapshotIndex {
-    pub(crate) fn new(sandboxes: Arc<Index>, sandbox_queue: Arc<WorkQueue<Key>>) -> Self {
+    pub(crate) fn new(
+        sandboxes: Arc<Index>,
+        sandbox_queue: Arc<WorkQueue<Key>>,
+        pools: Arc<PoolIndex>,
+    ) -> Self {
         Self {
+            pools,
             known: RwLock::default(),
             sandboxes,
             sandbox_queue,
@@ -75,18 +83,28 @@ impl SnapshotIndex {
         })
     }
 
-    /// Requeues snapshots and the sandboxes that begin with them.
-    fn announce(&self, changed: &HashSet<Key>) {
+    /// Returns whether snapshots that exist are known.
+    pub(super) fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Requeues snapshots, and the sandboxes and pools that begin with one for which `concerns` holds.
+    fn announce(&self, changed: &HashSet<Key>, concerns: impl Fn(&Key) -> bool) {
         for key in changed {
             self.queue.add(key.clone());
         }
         let waiting = self.sandboxes.list(|entry| {
             let source = entry.spec.source.as_ref();
-            source.is_some_and(|source| changed.contains(&entry.key.sibling(&source.snapshot)))
+            source.is_some_and(|source| concerns(&entry.key.sibling(&source.snapshot)))
         });
         for entry in waiting {
             self.sandbox_queue.add(entry.key.clone());
         }
+        self.pools.requeue_with_snapshots(concerns);
+    }
+
+    fn announce_one(&self, key: &Key) {
+        self.announce(&HashSet::from([key.clone()]), |other| other == key);
     }
 }
 
@@ -103,7 +121,7 @@ impl WatchSink<SandboxSnapshot> for SnapshotIndex {
         }
         known.insert(key.clone(), Arc::new(snapshot));
         drop(known);
-        self.announce(&HashSet::from([key]));
+        self.announce_one(&key);
     }
 
     fn remove(&self, key: &Key, meta: &ObjectMeta) {
@@ -115,15 +133,16 @@ impl WatchSink<SandboxSnapshot> for SnapshotIndex {
             known.remove(key);
         }
         drop(known);
-        self.announce(&HashSet::from([key.clone()]));
+        self.announce_one(key);
     }
 
     fn retain(&self, seen: &HashSet<Key>) {
         let mut changed = seen.clone();
         changed.extend(self.keys());
         self.known.write().retain(|key, _| seen.contains(key));
-        self.synced.send_replace(true);
-        self.announce(&changed);
+        // Until now none was missing: what waits for one that does not exist has to learn it.
+        let is_first = !self.synced.send_replace(true);
+        self.announce(&changed, |key| is_first || changed.contains(key));
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::resources::{has_pod, requests};
+use super::resources::{factor, has_pod, requests};
 use crate::runtime_status::{RuntimeStatus, derive, is_pausing, is_running};
 use shared::index::Entry;
 use shared::keys::Keys;
@@ -197,7 +197,7 @@ impl Api {
             command: command(entry),
             image: spec.image.clone(),
             working_dir: spec.working_dir.clone(),
-            resource_factor: spec.resource_factor.unwrap_or(1.0),
+            resource_factor: factor(entry).unwrap_or(1.0),
             requested_cpu_millicores: requests.millicores,
             requested_memory_bytes: requests.bytes,
             runtime_class: spec.runtime_class_name.clone(),

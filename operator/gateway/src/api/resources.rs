@@ -6,6 +6,7 @@ use crds::sandbox::{Phase, Resources, SandboxSpec};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Deserialize as _;
+use serde_json::Value;
 use shared::index::Entry;
 use shared::quantity::whole;
 use shared::resources::{ResourceDefaults, requirements};
@@ -46,18 +47,25 @@ pub(super) fn has_pod(phase: Phase) -> bool {
 
 fn requirements_of(entry: &Entry, defaults: &ResourceDefaults) -> Option<ResourceRequirements> {
     let spec = &entry.spec;
+    let resources = spec.resources.clone();
     let filled = SandboxSpec {
-        resources: spec.resources.clone().or_else(|| resources_of_pool(entry)),
-        resource_factor: spec.resource_factor,
+        resources: resources.or_else(|| Resources::deserialize(of_pool(entry, "resources")?).ok()),
+        resource_factor: factor(entry),
         ..SandboxSpec::default()
     };
     requirements(&filled, defaults).ok()
 }
 
-/// Resources that the sandbox took from its pool.
-fn resources_of_pool(entry: &Entry) -> Option<Resources> {
+/// Factor of the sandbox or of its pool.
+pub(super) fn factor(entry: &Entry) -> Option<f64> {
+    let own = entry.spec.resource_factor;
+    own.or_else(|| of_pool(entry, "resourceFactor")?.as_f64())
+}
+
+/// A field of the template of the pool that the sandbox was made from. Only that is read: a list has
+/// thousands of sandboxes.
+fn of_pool<'a>(entry: &'a Entry, field: &str) -> Option<&'a Value> {
     let kept = entry.status.pool.as_ref();
     let kept = kept.filter(|kept| entry.spec.pool.as_ref() == Some(&kept.name))?;
-    // Only this part is read: a list has thousands of sandboxes.
-    Resources::deserialize(kept.spec.pointer("/template/resources")?).ok()
+    kept.spec.get("template")?.get(field)
 }
