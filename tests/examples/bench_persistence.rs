@@ -88,6 +88,7 @@ async fn main() {
         [api, key, image, forks] if forks == "forks" => {
             measure_forks(api, key, image, true).await;
         }
+        // Pools are made with kubectl.
         _ => panic!("usage: bench_persistence BINARIES CRIU | API KEY IMAGE [waiting|forks]"),
     }
 }
@@ -120,10 +121,9 @@ async fn measure(api: &str, key: &str, image: &str, rest: Duration) {
     }
 }
 
-/// Snapshots and forks of a sandbox with a process of 256 MiB, one and eight, where there are pools in
-/// warm Pods as well: the times, and that for which the sandbox stands still, beside pauses of the same
-/// one. Such a pause has the dump, its flush and
-/// all calls in it.
+/// Snapshots and forks of a sandbox with a process of 256 MiB, one and eight, with pools also in warm Pods:
+/// the times, and that for which the sandbox stands still, beside pauses of the same one. Such a pause has
+/// the dump, its flush and all calls in it.
 async fn measure_forks(api: &str, key: &str, image: &str, has_pools: bool) {
     let mut body = start_body("forked", image);
     body["persistence"] = Value::from("Memory");
@@ -150,8 +150,8 @@ async fn measure_forks(api: &str, key: &str, image: &str, has_pools: bool) {
         apply_pool(POOL, &taken, POOL_SIZE);
         for _ in 0..ROUNDS {
             for (count, times) in [(1, &mut single_warm), (FORKS, &mut all_warm)] {
-                await_pool(POOL, POOL_SIZE);
                 sleep(FORKS_END).await;
+                await_pool(POOL, POOL_SIZE);
                 times.push(timed_forks(&session, &taken, count).await);
             }
         }

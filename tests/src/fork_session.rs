@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use client::{ForkRequest, Level, Snapshot, SnapshotRequest};
-use crds::contract::persistence::PersistenceLevel;
 use crds::pool::{ClaimPolicy, PoolTemplate, SandboxPoolSpec};
 use crds::sandbox::Source;
 use crds::{SandboxPool, SandboxSnapshot};
@@ -66,12 +65,12 @@ pub fn apply_pool(name: &str, snapshot: &Snapshot, replicas: u32) {
     let id = &snapshot.snapshot_id;
     let object = kubectl(&["get", "sandboxsnapshot", id, "-o", "json"]);
     let object: SandboxSnapshot = serde_json::from_str(&object).unwrap();
-    let template = object.status.and_then(|status| status.template).unwrap();
+    let status = object.status.unwrap();
     // The fields of a sandbox that a pool has.
-    let template: PoolTemplate = serde_json::from_value(template).unwrap();
+    let template: PoolTemplate = serde_json::from_value(status.template.unwrap()).unwrap();
     let spec = SandboxPoolSpec {
         template: PoolTemplate {
-            persistence: Some(PersistenceLevel::Memory),
+            persistence: status.level,
             source: Some(Source {
                 snapshot: id.clone(),
             }),

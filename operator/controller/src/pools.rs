@@ -131,6 +131,11 @@ impl Pool {
         self.spec.template.source.as_ref()
     }
 
+    /// Tenants whose sandboxes may claim its Pods. None are named: all.
+    pub(crate) fn tenants(&self) -> &[String] {
+        &self.spec.tenants
+    }
+
     /// Returns whether its size depends on demand.
     pub(crate) fn grows(&self) -> bool {
         self.spec.demand.is_some()
@@ -255,7 +260,8 @@ impl PoolIndex {
         drop(pools);
         self.pool_queue.add(key.clone());
         if known.is_none_or(|known| known.spec != spec) {
-            self.requeue_sandboxes(key);
+            // Fields that it supplies may have changed.
+            self.requeue_sandboxes(key, |_| true);
         }
     }
 
@@ -271,15 +277,17 @@ impl PoolIndex {
         let found: Vec<_> = found.collect();
         drop(pools);
         for pool in found {
-            self.requeue_sandboxes(&pool);
+            // Those that were ready once have begun.
+            self.requeue_sandboxes(&pool, |entry| entry.status.ready_at.is_none());
             self.pool_queue.add(pool);
         }
     }
 
-    /// Requeues the sandboxes of this pool, because fields that it supplies may have changed.
-    fn requeue_sandboxes(&self, pool: &Key) {
+    /// Requeues sandboxes of this pool.
+    fn requeue_sandboxes(&self, pool: &Key, concerns: impl Fn(&Entry) -> bool) {
         let sandboxes = self.index.list(|e| {
-            e.key.namespace == pool.namespace && e.spec.pool.as_ref() == Some(&pool.name)
+            let is_near = e.key.namespace == pool.namespace;
+            is_near && e.spec.pool.as_ref() == Some(&pool.name) && concerns(e)
         });
         for entry in sandboxes {
             self.queue.add(entry.key.clone());

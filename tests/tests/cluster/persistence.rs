@@ -7,7 +7,7 @@ use crds::{Sandbox, SandboxSnapshot};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use serde_json::{Value, json};
 use tests::cli_tools::{apply, manifest};
-use tests::fork_session::{delete_all, forks_go_on};
+use tests::fork_session::forks_go_on;
 use tests::persistence_session::interpreter::interpreter_survives_pauses;
 use tests::persistence_session::{
     Workload, body_with_processes, changed_files_survive_pauses, pause, processes_survive_pauses,
@@ -89,6 +89,8 @@ async fn forks_go_on_for_themselves_on_a_node() {
     let session = Session::start(&api(), API_KEY, &body).await;
     let (forks, stood_still) = forks_go_on(&session, full_or(8, 3), 64).await;
     println!("the sandbox stood still for {stood_still} ms");
+    // Other tests have snapshots as well.
+    let taken = session.client.snapshots(Some(&session.id)).await.unwrap();
     session.stop().await;
     let paused = pause(&forks[0]).await;
     assert_eq!(paused["persisted"]["level"], "Memory", "{paused}");
@@ -98,7 +100,10 @@ async fn forks_go_on_for_themselves_on_a_node() {
     for fork in &forks {
         fork.stop().await;
     }
-    delete_all(&session).await;
+    for snapshot in taken {
+        let id = &snapshot.snapshot_id;
+        session.client.delete_snapshot(id).await.unwrap();
+    }
 }
 
 /// The volume of a deleted sandbox stays until its snapshots are gone.

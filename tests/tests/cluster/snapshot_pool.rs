@@ -6,7 +6,7 @@ use client::Level;
 use crds::{Sandbox, SandboxPool, names};
 use kube::ResourceExt;
 use kube::api::ListParams;
-use tests::fork_session::{apply_pool, await_pool, delete_all, fork, new_forks, snapshot};
+use tests::fork_session::{apply_pool, await_pool, fork, new_forks, snapshot};
 use tests::persistence_session::{body_with_processes, pause};
 use tests::session::Session;
 
@@ -79,7 +79,8 @@ async fn forks_go_on_in_warm_pods_beside_the_snapshot() {
     await_pool(POOL, SIZE);
 
     // Nothing waits beside a snapshot that is gone.
-    delete_all(&session).await;
+    let own = &taken.snapshot_id;
+    session.client.delete_snapshot(own).await.unwrap();
     await_pool(POOL, 0);
     for sandbox in forks.iter().chain([&session]) {
         sandbox.stop().await;

@@ -184,6 +184,10 @@ impl PoolReconciler {
             oldest_start,
         );
         let mut refill_at = None;
+        if template.has_no_node() {
+            // The next reconcile, when it is ready, creates the others on its node.
+            plan.create = plan.create.min(1_usize.saturating_sub(plan.starting));
+        }
         if plan.create > 0 {
             match context
                 .warm_pods

@@ -38,6 +38,15 @@ pub(crate) struct WarmTemplate {
     source: Option<SourceVolume>,
 }
 
+impl WarmTemplate {
+    /// Returns whether the first Pod decides on the node of the others: nothing uses the volume of
+    /// their snapshot yet, which perhaps one node only can attach.
+    pub(super) fn has_no_node(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|source| source.node.is_none())
+    }
+}
+
 /// Builder of warm Pods.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WarmPods<'a> {

@@ -23,22 +23,18 @@ pub(crate) enum TemplateError {
     NoSnapshot(String),
 }
 
-/// Returns the template of a pool. Tenants do not count here: a sandbox that claims a Pod is checked
-/// itself.
+/// Returns the template of a pool. A sandbox that claims a Pod is checked itself; here, one of the
+/// tenants of the pool has to be able to.
 pub(crate) fn warm_template(
     context: &Context,
     key: &Key,
     pool: &Pool,
 ) -> Result<Arc<WarmTemplate>, TemplateError> {
-    let source = pool.source();
-    let source = source.map(|source| source_state(context, key, source, None));
-    let volume = match source {
-        None | Some(SourceState::None) => None,
-        Some(SourceState::Ready(volume)) => Some(volume),
-        Some(SourceState::Waiting(message)) => {
-            return Err(TemplateError::SnapshotNotReady(message));
-        }
-        Some(SourceState::Missing(message) | SourceState::Unusable(message)) => {
+    let volume = match source(context, key, pool) {
+        SourceState::None => None,
+        SourceState::Ready(volume) => Some(volume),
+        SourceState::Waiting(message) => return Err(TemplateError::SnapshotNotReady(message)),
+        SourceState::Missing(message) | SourceState::Unusable(message) => {
             return Err(TemplateError::NoSnapshot(message));
         }
     };
@@ -48,4 +44,19 @@ pub(crate) fn warm_template(
         features: context.pod_features(),
     };
     Ok(pods.template(pool, volume.as_ref())?)
+}
+
+fn source(context: &Context, key: &Key, pool: &Pool) -> SourceState {
+    let Some(source) = pool.source() else {
+        return SourceState::None;
+    };
+    let of = |tenant| source_state(context, key, source, tenant);
+    let tenants = pool.tenants().iter();
+    let mut found = tenants.map(|tenant| of(Some(tenant)));
+    let usable = found.find(|state| !matches!(state, SourceState::Unusable(_)));
+    match (usable, pool.tenants()) {
+        (Some(usable), _) => usable,
+        (None, [first, ..]) => of(Some(first)),
+        (None, []) => of(None),
+    }
 }

@@ -95,7 +95,7 @@ impl WarmPodIndex {
         self.tables.lock().by_pool.keys().cloned().collect()
     }
 
-    /// Node of a Pod that waits beside this snapshot, whose volume may be attached to no other one.
+    /// Node of a ready Pod beside this snapshot, whose volume may be attached to no other one.
     pub(crate) fn node_beside(
         &self,
         namespace: &str,
@@ -105,10 +105,9 @@ impl WarmPodIndex {
         let pools = tables.by_pool.iter();
         let near = pools.filter(|(pool, _)| pool.namespace == namespace);
         let mut pods = near.flat_map(|(_, pods)| pods.values());
-        pods.find_map(|pod| {
-            let is_beside = pod.facts.snapshot.as_ref() == Some(snapshot);
-            pod.facts.node.clone().filter(|_| is_beside)
-        })
+        let beside =
+            pods.find(|pod| pod.facts.snapshot.as_ref() == Some(snapshot) && pod.is_ready());
+        beside?.facts.node.clone()
     }
 
     /// Returns whether the pool has Pods.

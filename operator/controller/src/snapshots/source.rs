@@ -5,7 +5,7 @@ use crds::sandbox::Source;
 use shared::index::Key;
 
 use crate::context::Context;
-use crate::facts::SourceState;
+use crate::facts::{PodPhase, SourceState};
 
 /// State of the snapshot that the sandbox or the pool of this key begins with, for a sandbox of
 /// `tenant`.
@@ -31,9 +31,10 @@ pub(crate) fn source_state(
     state
 }
 
-/// Node of the Pod whose state the snapshot has.
+/// Node of the Pod whose state the snapshot has. One that still starts may be unable to attach the volume.
 fn node_of_parent(context: &Context, key: &Key, snapshot: &SandboxSnapshot) -> Option<String> {
     let uid = snapshot.status.as_ref()?.sandbox_uid.as_deref()?;
     let parent = key.sibling(&snapshot.spec.sandbox);
-    context.pods.get(&parent, uid, None)?.node.clone()
+    let pod = context.pods.get(&parent, uid, None)?;
+    pod.node.clone().filter(|_| pod.phase == PodPhase::Running)
 }
