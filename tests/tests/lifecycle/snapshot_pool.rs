@@ -154,6 +154,44 @@ async fn sandboxes_of_another_state_claim_no_pod_beside_the_snapshot() {
     .await;
 }
 
+/// The sandbox of the snapshot is gone, and any node can attach the volume.
+#[tokio::test(start_paused = true)]
+async fn first_pod_beside_an_unused_volume_decides_on_the_node_of_the_others() {
+    let cluster = TestCluster::new();
+    let root = json!({"persistence": "Root"});
+    cluster.running_with("parent", &root).await;
+    take_snapshot(&cluster, "parent").await;
+    cluster.bring("parent", DesiredState::Stopped).await;
+    cluster.put_pool(&pool(&json!({"replicas": 4}))).await;
+    reaches(&cluster, |status| status.ready == 4).await;
+    let pods = cluster.api_of::<Pod>();
+    let mut bound = 0;
+    for name in cluster.warm_pods().await {
+        let spec = pods.get(&name).await.unwrap().spec.unwrap();
+        let affinity = json!(spec.affinity).to_string();
+        bound += usize::from(affinity.contains(r#""values":["scripted"]"#));
+    }
+    assert_eq!(bound, 3, "all but the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pool_of_tenants_without_the_snapshot_is_blocked() {
+    let cluster = TestCluster::new();
+    let root = json!({"persistence": "Root"});
+    cluster.running_with("parent", &root).await;
+    take_snapshot(&cluster, "parent").await;
+    cluster
+        .put_pool(&pool(&json!({"tenants": ["alice", "bob"]})))
+        .await;
+    reaches(&cluster, |status| !status.conditions.is_empty()).await;
+    let expected = "SandboxSnapshot s belongs to another tenant";
+    assert_eq!(
+        condition(&cluster).await,
+        ("Blocked".to_owned(), expected.to_owned())
+    );
+    assert_eq!(cluster.warm_pods().await, [""; 0]);
+}
+
 /// A sandbox keeps what its pool was when it started.
 #[tokio::test(start_paused = true)]
 async fn sandbox_of_before_gets_no_snapshot_when_its_pool_does() {
