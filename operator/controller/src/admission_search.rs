@@ -37,11 +37,11 @@ impl AdmissionSearch {
         }
     }
 
-    /// Features of the next Pod to try.
-    pub(crate) fn features(&self, context: &Context) -> PodFeatures {
+    /// The features, without what is known to be rejected, for the next Pod to try.
+    pub(crate) fn admitted(&self, features: PodFeatures) -> PodFeatures {
         PodFeatures {
             rejected: self.rejected,
-            ..context.pod_features()
+            ..features
         }
     }
 

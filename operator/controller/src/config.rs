@@ -69,6 +69,8 @@ pub struct Defaults {
 pub struct ClassPolicy {
     /// Real name of the class `gvisor`.
     pub gvisor: Option<String>,
+    /// Classes that probes run for, besides the default one.
+    pub installed: Vec<String>,
     /// Reject a class that the cluster lacks; otherwise the default class is used.
     pub strict: bool,
 }
@@ -142,8 +144,8 @@ pub enum Injection {
 /// User namespaces of sandboxes (`hostUsers: false`). `true` and `false` are older names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum UserNamespaces {
-    /// All Pods have one once a probe has shown that this works, except under runtime classes that
-    /// may not share the kernel of the node, and in host namespaces.
+    /// All Pods have one once a probe has shown that this works for their runtime class, except in host
+    /// namespaces.
     Auto,
     /// All Pods have one. Where it does not work, they do not start.
     #[value(alias = "true")]

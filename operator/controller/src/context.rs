@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::contract::persistence::RootMechanism;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use shared::clock::Clock;
@@ -21,6 +22,7 @@ use crate::pod_index::PodIndex;
 use crate::pod_meter::PodMeter;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
+use crate::pools::shape::WarmPods;
 use crate::pools::waiting::WaitingSandboxes;
 use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
@@ -146,13 +148,29 @@ impl Context {
 }
 
 impl Context {
-    /// Features of a new Pod.
-    pub(crate) fn pod_features(&self) -> PodFeatures {
+    /// Features of a new Pod of this runtime class, for a volume with files by this mechanism: those in
+    /// an overlay stay there as long as no probe has said that Pods of the class cannot mount it.
+    pub(crate) fn pod_features(
+        &self,
+        runtime_class: Option<&str>,
+        mechanism: Option<RootMechanism>,
+    ) -> PodFeatures {
+        let is_in_use = mechanism == Some(RootMechanism::Overlay);
         PodFeatures {
             injection: self.injection.current(),
-            user_namespaces: self.user_namespaces.current(),
-            root_persistence: self.root_overlays.current(),
+            user_namespaces: self.user_namespaces.current(runtime_class, is_in_use),
+            root_persistence: self.root_overlays.current(runtime_class, is_in_use),
             rejected: RejectedPersistence::default(),
+        }
+    }
+
+    /// Builder of warm Pods, with the features of the default runtime class.
+    pub(crate) fn warm_pod_builder(&self) -> WarmPods<'_> {
+        let class = self.config.defaults.runtime_class_name.as_deref();
+        WarmPods {
+            config: &self.config,
+            keys: &self.keys,
+            features: self.pod_features(class, None),
         }
     }
 

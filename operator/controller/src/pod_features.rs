@@ -1,9 +1,8 @@
 //! Features of new Pods that depend on the cluster: those that a probe has shown to work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crds::contract::persistence::RootMechanism;
 use k8s_openapi::api::core::v1::PodSpec;
+use parking_lot::RwLock;
 use shared::runtime_class;
 
 use crate::config::{Injection, RootPersistence, UserNamespaces};
@@ -49,8 +48,8 @@ impl PodFeatures {
         }
     }
 
-    /// The features that fit this Pod: a runtime class may be a virtual machine. A Pod in host
-    /// namespaces or with block devices cannot have its own users, and NFS cannot be mapped to them.
+    /// The features that fit this Pod: no probe tells whether a virtual machine mounts images. A Pod in
+    /// host namespaces or with block devices cannot have its own users, and NFS cannot be mapped to them.
     pub(crate) fn fitting(self, pod: &PodSpec) -> Self {
         let class = pod.runtime_class_name.as_deref();
         let is_vm = class.is_some_and(|class| !runtime_class::shares_kernel(class));
@@ -63,7 +62,7 @@ impl PodFeatures {
             Injection::Auto if is_vm => Injection::InitContainer,
             other => other,
         };
-        let user_namespaces = if is_vm || host || has_nfs || has_devices {
+        let user_namespaces = if host || has_nfs || has_devices {
             self.user_namespaces.unless_auto()
         } else {
             self.user_namespaces
@@ -105,31 +104,84 @@ impl AutoSetting for UserNamespaces {
     }
 }
 
-/// A setting and the answer of its probe.
+/// A setting and the answers of its probe for the runtime classes of Pods.
 #[derive(Debug)]
 pub(crate) struct ProbedSetting<T> {
     configured: T,
-    works: AtomicBool,
+    /// The few classes with an answer. `None`: Pods without a class.
+    answers: RwLock<Vec<(Option<String>, bool)>>,
 }
 
 impl<T: AutoSetting> ProbedSetting<T> {
     pub(crate) fn new(configured: T) -> Self {
         Self {
             configured,
-            works: AtomicBool::new(false),
+            answers: RwLock::default(),
         }
     }
 
-    /// Value for a new Pod; `Auto`: the feature is known to work.
-    pub(crate) fn current(&self) -> T {
-        if self.works.load(Ordering::Relaxed) {
+    /// Value for a new Pod of a class. `Auto`: the feature is known to work, or `is_in_use` and no
+    /// answer says that it does not.
+    pub(crate) fn current(&self, class: Option<&str>, is_in_use: bool) -> T {
+        if self.answer(class).unwrap_or(is_in_use) {
             self.configured
         } else {
             self.configured.unless_auto()
         }
     }
 
-    pub(crate) fn record_probe(&self, works: bool) {
-        self.works.store(works, Ordering::Relaxed);
+    pub(crate) fn record_probe(&self, class: Option<&str>, works: bool) {
+        let mut answers = self.answers.write();
+        answers.retain(|(known, _)| known.as_deref() != class);
+        answers.push((class.map(str::to_owned), works));
+    }
+
+    /// The answer for a class, or else for one that shares the kernel of the node as it does.
+    fn answer(&self, class: Option<&str>) -> Option<bool> {
+        let answers = self.answers.read();
+        let of = |class: Option<&str>| {
+            let found = answers.iter().find(|(known, _)| known.as_deref() == class);
+            found.map(|(_, works)| *works)
+        };
+        let shares_kernel = class.is_none_or(runtime_class::shares_kernel);
+        let alike = runtime_class::SHARED_KERNEL.map(Some);
+        let mut alike = [None].into_iter().chain(alike);
+        of(class).or_else(|| alike.find_map(of).filter(|_| shares_kernel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_without_an_answer_has_that_of_a_class_with_the_same_kernel() {
+        let (runc, kata) = (Some("runc"), Some("kata"));
+        for (answers, class, expected) in [
+            (&[][..], None, None),
+            (&[(None, true)], None, Some(true)),
+            (&[(None, true)], runc, Some(true)),
+            (&[(None, true)], kata, None),
+            (&[(None, true), (runc, false)], runc, Some(false)),
+            (&[(None, false), (kata, true)], kata, Some(true)),
+            (&[(None, true), (None, false)], None, Some(false)),
+            (&[(kata, true)], None, None),
+            (&[(runc, true)], Some("crun"), Some(true)),
+            (&[(runc, true)], None, Some(true)),
+        ] {
+            let setting = ProbedSetting::new(UserNamespaces::Auto);
+            for (class, works) in answers {
+                setting.record_probe(*class, *works);
+            }
+            assert_eq!(setting.answer(class), expected, "{answers:?} {class:?}");
+            for is_in_use in [false, true] {
+                let found = setting.current(class, is_in_use) == UserNamespaces::Auto;
+                assert_eq!(
+                    found,
+                    expected.unwrap_or(is_in_use),
+                    "{answers:?} {class:?}"
+                );
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 /// Classes whose containers share the kernel and the mounts of the node, by convention. The handler
 /// of any other name may be a virtual machine or gVisor.
-const SHARED_KERNEL: [&str; 2] = ["runc", "crun"];
+pub const SHARED_KERNEL: [&str; 2] = ["runc", "crun"];
 
 /// Returns whether containers of this class are known to share the kernel of the node.
 pub fn shares_kernel(class: &str) -> bool {

@@ -35,8 +35,13 @@ const OVERLAY_ROOT: &str = r"
     chown 1000:1000 /etc/added
 ";
 
-/// Waits until the probe has shown that user namespaces work. Its record is beside the lease.
+/// Waits until the probe has shown that user namespaces work.
 async fn wait_for_probe() {
+    wait_for_answer("user_namespaces", "sandbox-user-namespace-probe").await;
+}
+
+/// Waits until the Pod of a probe has succeeded. Its record is beside the lease.
+async fn wait_for_answer(key: &str, pod: &str) {
     let ns = TestNamespace::of_gateway().await;
     for _ in 0..600 {
         let found = ns.api::<ConfigMap>();
@@ -45,11 +50,11 @@ async fn wait_for_probe() {
             .await
             .unwrap();
         let data = found.and_then(|it| it.data).unwrap_or_default();
-        if let Some(record) = data.get("user_namespaces") {
+        if let Some(record) = data.get(key) {
             let record: Value = serde_json::from_str(record).unwrap();
             assert_eq!(record["works"], true, "{record}");
             let pods = ns.pods();
-            let probe = pods.get_opt("sandbox-user-namespace-probe").await.unwrap();
+            let probe = pods.get_opt(pod).await.unwrap();
             assert!(probe.is_none());
             return;
         }
@@ -205,6 +210,37 @@ async fn sandbox_has_its_root_in_an_overlay() {
         "{root}"
     );
     ns.delete::<Sandbox>("in-an-overlay").await;
+}
+
+/// The node runs Pods of both classes alike, but the controller is told of one only.
+#[tokio::test]
+#[ignore = "needs a cluster with containerd 2: make test-cluster"]
+async fn runtime_class_has_what_its_own_probes_have_shown() {
+    for (probe, pod) in [
+        ("user_namespaces", "sandbox-user-namespace-probe-listed"),
+        ("root_overlays", "sandbox-root-overlay-probe-listed"),
+    ] {
+        wait_for_answer(&format!("{probe}.listed"), pod).await;
+    }
+    let ns = TestNamespace::of_gateway().await;
+    for (class, mechanism) in [
+        ("listed", RootMechanism::Overlay),
+        ("unlisted", RootMechanism::Archive),
+    ] {
+        let mut spec = sleeper();
+        spec["runtimeClassName"] = class.into();
+        spec["workspace"] = json!({"size": "1Gi"});
+        spec["persistence"] = "Root".into();
+        let name = format!("of-class-{class}");
+        ns.apply(&name, &spec);
+        let status = ns.ready(&name).await;
+        assert_eq!(status.root_mechanism, Some(mechanism), "{class}");
+        let pod = ns.get::<Pod>(&name).await;
+        assert_eq!(pod.spec.unwrap().runtime_class_name.as_deref(), Some(class));
+        let is_overlay = mechanism == RootMechanism::Overlay;
+        assert_eq!(is_mapped(&ns.exec(&name, FIRST_UID)), is_overlay, "{class}");
+        ns.delete::<Sandbox>(&name).await;
+    }
 }
 
 #[tokio::test]

@@ -33,7 +33,8 @@ async fn assert_known(cluster: &TestCluster, works: bool, expected: Option<&str>
             .contains(expected.unwrap_or_default());
         assert!(is_expected, "{record}");
         let value = u8::from(works);
-        let line = format!("sandbox_operator_cluster_probe_works{{probe=\"{probe}\"}} {value}");
+        let labels = format!("probe=\"{probe}\",runtime_class=\"\"");
+        let line = format!("sandbox_operator_cluster_probe_works{{{labels}}} {value}");
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
 }

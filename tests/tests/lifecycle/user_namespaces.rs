@@ -32,9 +32,13 @@ async fn host_users(cluster: &TestCluster, pod: &str) -> Option<bool> {
 }
 
 async fn record(cluster: &TestCluster) -> Value {
+    record_of(cluster, "user_namespaces").await
+}
+
+async fn record_of(cluster: &TestCluster, key: &str) -> Value {
     let api: Api<ConfigMap> = cluster.api_of();
     let data = api.get(RECORDS).await.unwrap().data.unwrap();
-    serde_json::from_str(&data["user_namespaces"]).unwrap()
+    serde_json::from_str(&data[key]).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,6 +111,55 @@ async fn leader_that_may_not_read_records_probes_again() {
     cluster.node.script_next_pod(PROBE, PodScript::Succeeds);
     cluster.start_controller();
     sleep(PROBE_TIME).await;
+    cluster.running("a").await;
+    assert_eq!(host_users(&cluster, "a").await, Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runtime_class_that_is_missing_has_no_verdict_and_its_pods_are_of_the_default_one() {
+    let mut cluster = TestCluster::without_controller();
+    cluster.config.pods.user_namespaces = UserNamespaces::Auto;
+    cluster.config.classes.gvisor = Some("runsc".into());
+    cluster.config.classes.installed = vec!["gvisor".into()];
+    cluster.node.script_next_pod(PROBE, PodScript::Succeeds);
+    cluster.start_controller();
+    sleep(PROBE_TIME).await;
+    let missing = record_of(&cluster, "user_namespaces.runsc").await;
+    let expected = format!(
+        "pods \"{PROBE}-runsc\" is forbidden: pod rejected: RuntimeClass \"runsc\" not found"
+    );
+    assert_eq!(missing["reason"], expected);
+    assert_eq!(
+        (&missing["works"], &missing["unanswered"]),
+        (&json!(false), &json!(true))
+    );
+    let metrics = cluster.config.vitals.metrics.encode().unwrap();
+    for (class, works) in [("", 1), ("runsc", 0)] {
+        let labels = format!("probe=\"user_namespaces\",runtime_class=\"{class}\"");
+        let line = format!("sandbox_operator_cluster_probe_works{{{labels}}} {works}");
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    cluster
+        .running_with("a", &json!({"runtimeClassName": "gvisor"}))
+        .await;
+    assert_eq!(host_users(&cluster, "a").await, Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn probe_that_a_quota_rejects_leaves_the_answer() {
+    let cluster = cluster(PodScript::Succeeds);
+    sleep(PROBE_TIME).await;
+    let quota = "pods \"a\" is forbidden: exceeded quota: compute";
+    let failure = Failure::Forbidden(quota);
+    cluster.faults().fail_next(usize::MAX, failure, |request| {
+        request.verb == Verb::Create && request.name.as_deref() == Some(PROBE)
+    });
+    sleep(Duration::from_hours(25)).await;
+    let record = record(&cluster).await;
+    assert_eq!(
+        (&record["works"], &record["reason"]),
+        (&json!(true), &json!(quota))
+    );
     cluster.running("a").await;
     assert_eq!(host_users(&cluster, "a").await, Some(false));
 }

@@ -10,13 +10,17 @@ use super::verdict::Verdict;
 use crate::config::{ControllerConfig, Injection, UserNamespaces};
 use crate::context::Context;
 use crate::reconcile::build::volumes::{BIN, image, read_only};
+use shared::runtime_class;
 
 const NAME: &str = "image_volumes";
 const POD: &str = "sandbox-executor-probe";
 
 /// Finds out once whether Pods can mount the executor image.
 pub(super) async fn probe(context: &Context, shutdown: &CancellationToken) {
-    if context.config.pods.injection != Injection::Auto {
+    let class = context.config.defaults.runtime_class_name.as_deref();
+    // Pods of other classes have an init container.
+    let is_vm = class.is_some_and(|class| !runtime_class::shares_kernel(class));
+    if context.config.pods.injection != Injection::Auto || is_vm {
         return;
     }
     let verdict = runner::run(context, &image_volume_probe(&context.config), shutdown).await;
@@ -26,7 +30,7 @@ pub(super) async fn probe(context: &Context, shutdown: &CancellationToken) {
     let works = verdict == Verdict::Works;
     context
         .metrics
-        .record_cluster_probe(NAME, works, context.clock.now());
+        .record_cluster_probe(NAME, class, works, context.clock.now());
     match verdict {
         Verdict::Works => {
             context.injection.record_proof();

@@ -24,7 +24,7 @@ pub(super) const IN_USER_NAMESPACE: KeptProbe = KeptProbe {
             config,
         )
     },
-    learn: |_, _| (),
+    learn: |_, _, _| (),
 };
 
 /// Probe for processes with the users of the node.
@@ -34,7 +34,7 @@ pub(super) const WITH_HOST_USERS: KeptProbe = KeptProbe {
         keeps_memory_in_pods(config) && config.pods.user_namespaces != UserNamespaces::Always
     },
     build: |config| memory_probe("sandbox-memory-probe", None, config),
-    learn: |_, _| (),
+    learn: |_, _, _| (),
 };
 
 /// Returns whether processes are saved by what is in the executor's image, not by what the node has.

@@ -15,6 +15,9 @@ const DOUBT_AGE: SignedDuration = SignedDuration::from_hours(1);
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProbeRecord {
     pub(super) works: bool,
+    /// No run has had a verdict.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unanswered: bool,
     /// Reason for which it does not work, or for which the last run has no verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
@@ -31,13 +34,18 @@ impl ProbeRecord {
         probed_at: Timestamp,
         pod: String,
     ) -> Self {
-        let (works, reason) = match verdict {
-            Verdict::Works => (true, None),
-            Verdict::Fails(reason) => (false, Some(reason)),
-            Verdict::Unknown(reason) => (before.is_some_and(|it| it.works), Some(reason)),
+        let (works, unanswered, reason) = match verdict {
+            Verdict::Works => (true, false, None),
+            Verdict::Fails(reason) => (false, false, Some(reason)),
+            Verdict::Unknown(reason) => (
+                before.is_some_and(|it| it.works),
+                before.is_none_or(|it| it.unanswered),
+                Some(reason),
+            ),
         };
         Self {
             works,
+            unanswered,
             reason,
             probed_at,
             pod,
@@ -72,6 +80,9 @@ mod tests {
         assert!(!new(None, unknown()).works);
         let fails = new(Some(&works), Verdict::Fails("refused".into()));
         assert!(!fails.works && !new(Some(&fails), unknown()).works);
+        assert!(!new(Some(&fails), unknown()).unanswered);
+        let none = new(None, unknown());
+        assert!(none.unanswered && new(Some(&none), unknown()).unanswered);
         for (record, pod, age) in [
             (&works, "a", CHECK_AGE),
             (&works, "b", SignedDuration::ZERO),

@@ -19,7 +19,7 @@ pub(super) const PROBE: KeptProbe = KeptProbe {
             && config.persistence.root == RootPersistence::Auto
     },
     build: root_overlay_probe,
-    learn: |context, works| context.root_overlays.record_probe(works),
+    learn: |context, class, works| context.root_overlays.record_probe(class, works),
 };
 
 /// The probe: its container has the privileges of a supervisor that mounts the root.

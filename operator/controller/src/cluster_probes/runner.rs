@@ -11,9 +11,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::verdict::{self, Verdict};
+use crate::config::ControllerConfig;
 use crate::context::Context;
-use shared::kubernetes::client::with_timeout;
-use shared::runtime_class;
+use shared::kubernetes::api_messages;
+use shared::kubernetes::client::{CallError, with_timeout};
 
 /// Time for the verdict. It includes a pull of the image, and a node that has yet to be started.
 const TIME_LIMIT: Duration = Duration::from_mins(5);
@@ -29,17 +30,25 @@ pub(super) struct Probe {
     pub(super) dropped: fn(&Pod) -> Option<&'static str>,
 }
 
+impl Probe {
+    /// The probe for Pods of a runtime class.
+    pub(super) fn of_class(mut self, class: Option<&str>, config: &ControllerConfig) -> Self {
+        if class != config.defaults.runtime_class_name.as_deref()
+            && let (Some(class), Some(spec)) = (class, &mut self.pod.spec)
+        {
+            spec.runtime_class_name = Some(class.to_owned());
+            self.pod.metadata.name = Some(format!("{}-{class}", self.pod.name_any()));
+        }
+        self
+    }
+}
+
 /// The verdict, unless the process ends before.
 pub(super) async fn run(
     context: &Context,
     probe: &Probe,
     shutdown: &CancellationToken,
 ) -> Option<Verdict> {
-    let class = context.config.defaults.runtime_class_name.as_deref();
-    if let Some(class) = class.filter(|class| !runtime_class::shares_kernel(class)) {
-        let reason = format!("the default runtime class is {class}");
-        return Some(Verdict::Fails(reason));
-    }
     let pods = Api::<Pod>::namespaced(context.client.clone(), namespace(context));
     let mut last = None;
     let ask = Box::pin(run_pod(&pods, context, probe, &mut last));
@@ -65,7 +74,7 @@ async fn run_pod(
 ) -> Verdict {
     let mut pod = match create(pods, &probe.pod, last).await {
         Ok(pod) => pod,
-        Err(reason) => return Verdict::Fails(reason),
+        Err(verdict) => return verdict,
     };
     if let Some(reason) = (probe.dropped)(&pod) {
         return Verdict::Fails(reason.into());
@@ -85,7 +94,7 @@ async fn run_pod(
 }
 
 /// Creates the Pod in place of one that was left. Gives up if the API server rejects it.
-async fn create(pods: &Api<Pod>, pod: &Pod, last: &mut Option<String>) -> Result<Pod, String> {
+async fn create(pods: &Api<Pod>, pod: &Pod, last: &mut Option<String>) -> Result<Pod, Verdict> {
     let params = PostParams {
         field_manager: Some(names::CONTROLLER_FIELD_MANAGER.into()),
         ..PostParams::default()
@@ -97,9 +106,20 @@ async fn create(pods: &Api<Pod>, pod: &Pod, last: &mut Option<String>) -> Result
             Err(error) if error.is_server_error() || error.is_not_found() => {
                 *last = Some(error.to_string());
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(rejection(&error)),
         }
         sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Verdict if the API server rejects the Pod. A quota or a missing runtime class says nothing about
+/// what its Pods can do.
+fn rejection(error: &CallError) -> Verdict {
+    let reason = error.to_string();
+    if matches!(error.code(), Some(400 | 422)) || api_messages::is_policy_rejection(&reason) {
+        Verdict::Fails(reason)
+    } else {
+        Verdict::Unknown(reason)
     }
 }
 

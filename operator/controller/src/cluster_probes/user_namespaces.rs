@@ -18,7 +18,7 @@ pub(super) const PROBE: KeptProbe = KeptProbe {
     name: "user_namespaces",
     is_asked_for: |config| config.pods.user_namespaces == UserNamespaces::Auto,
     build: user_namespace_probe,
-    learn: |context, works| context.user_namespaces.record_probe(works),
+    learn: |context, class, works| context.user_namespaces.record_probe(class, works),
 };
 
 /// The probe: its Pod has a user namespace and, as sandboxes do, volumes.

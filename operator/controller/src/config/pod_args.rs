@@ -52,6 +52,10 @@ pub struct PodArgs {
     /// Default runtime class.
     #[arg(long, env = "RUNTIME_CLASS")]
     runtime_class: Option<String>,
+    /// Further runtime classes of the cluster, separated by commas: probes find out what their Pods can
+    /// do, of at most eight. Only runc, crun and Pods without a class are known to do the same.
+    #[arg(long, env = "RUNTIME_CLASSES", value_delimiter = ',')]
+    runtime_classes: Vec<String>,
     /// Real name of the runtime class `gvisor`.
     #[arg(long, env = "GVISOR_CLASS")]
     gvisor_class: Option<String>,
@@ -126,6 +130,7 @@ impl PodArgs {
         };
         config.classes = ClassPolicy {
             gvisor: present(self.gvisor_class),
+            installed: present_all(self.runtime_classes),
             strict: self.strict_runtime_classes,
         };
         config.executor_image = self.executor_image;
@@ -221,6 +226,7 @@ mod tests {
             "--extra-config-map=ca:/etc/ca,b:/b",
             "--image-pull-secret=registry",
             "--gvisor-class=runsc",
+            "--runtime-classes=kata,,runc",
         ])
         .unwrap();
         assert!(!config.native_executor);
@@ -236,6 +242,7 @@ mod tests {
         assert_eq!((&*mount.name, &*mount.path), ("b", "/b"));
         assert_eq!(config.pods.pull_secrets, ["registry"]);
         assert_eq!(config.classes.gvisor.as_deref(), Some("runsc"));
+        assert_eq!(config.classes.installed, ["kata", "runc"]);
     }
 
     #[test]

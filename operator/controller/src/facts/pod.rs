@@ -35,6 +35,7 @@ pub struct PodFacts {
     pub phase: PodPhase,
     pub ip: Option<String>,
     pub node: Option<String>,
+    pub runtime_class: Option<String>,
     /// End of the grace period if the Pod is terminating.
     pub grace_ends_at: Option<Timestamp>,
     /// Grace period of the deletion.
@@ -170,6 +171,7 @@ impl PodFacts {
             },
             ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
             node: pod.spec.node_name.clone(),
+            runtime_class: pod.spec.runtime_class_name.clone(),
             grace_ends_at: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
             grace: SignedDuration::from_secs(
                 pod.metadata.deletion_grace_period_seconds.unwrap_or(0),

@@ -36,8 +36,16 @@ pub struct SourceVolume {
     pub snapshot: SnapshotIdentity,
     /// Name of the PVC.
     pub claim: String,
-    /// Node of a Pod that uses the volume, which can be attached to one node only.
-    pub node: Option<String>,
+}
+
+impl SnapshotIdentity {
+    /// Identity of a snapshot. `None` if it lacks what the API server always sets.
+    pub(crate) fn of(snapshot: &SandboxSnapshot) -> Option<Self> {
+        Some(Self {
+            uid: snapshot.uid()?,
+            created_at: snapshot.creation_timestamp().map(|at| at.0),
+        })
+    }
 }
 
 impl SourceState {
@@ -55,15 +63,11 @@ impl SourceState {
         if tenant.is_some() && snapshot.tenant() != tenant {
             return Self::Unusable(format!("SandboxSnapshot {name} belongs to another tenant"));
         }
-        match (snapshot.phase(), status.claim, snapshot.uid()) {
-            (SnapshotPhase::Ready, Some(claim), Some(uid)) => Self::Ready(SourceVolume {
-                snapshot: SnapshotIdentity {
-                    uid,
-                    created_at: snapshot.creation_timestamp().map(|at| at.0),
-                },
-                claim,
-                node: None,
-            }),
+        let identity = SnapshotIdentity::of(snapshot);
+        match (snapshot.phase(), status.claim, identity) {
+            (SnapshotPhase::Ready, Some(claim), Some(snapshot)) => {
+                Self::Ready(SourceVolume { snapshot, claim })
+            }
             (SnapshotPhase::Failed, ..) => {
                 let message = status.message.unwrap_or_default();
                 Self::Unusable(format!("SandboxSnapshot {name} has failed: {message}"))

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Pool;
-use super::shape::{WarmPods, WarmTemplate};
+use super::shape::WarmTemplate;
 use crate::context::Context;
 use crate::reconcile::build::{BuildError, PoolRef};
 use shared::index::Key;
@@ -130,12 +130,10 @@ async fn apply(
         name: key.name.clone(),
         uid: pool.uid.clone(),
     };
-    let pods = WarmPods {
-        config: &context.config,
-        keys: &context.keys,
-        features: context.pod_features(),
-    };
-    let wanted = daemon_set::build(key, &owner, pods.images(key, &owner, &template.spec)?);
+    let images = context
+        .warm_pod_builder()
+        .images(key, &owner, &template.spec)?;
+    let wanted = daemon_set::build(key, &owner, images);
     let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER).force();
     let api = context.api::<DaemonSet>(key);
     let name = names::image_daemon_set(&key.name);

@@ -19,13 +19,14 @@ use super::image_pulls::ImagePuller;
 use super::plan::{PoolPlan, plan};
 use super::refill::Refill;
 use super::replacements::Replacements;
-use super::shape::{WarmPods, WarmTemplate};
+use super::shape::WarmTemplate;
 use super::status::{Observation, StatusWriter};
 use super::template::{TemplateError, warm_template};
 use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::PodFacts;
 use crate::reconcile::build::BuildError;
+use crate::snapshots::source::node_of_volume;
 use shared::index::Key;
 use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::owned_objects::CreateError;
@@ -184,8 +185,11 @@ impl PoolReconciler {
             oldest_start,
         );
         let mut refill_at = None;
-        if template.has_no_node() {
-            // The next reconcile, when it is ready, creates the others on its node.
+        let source = pool.source();
+        let node = source.and_then(|source| node_of_volume(context, key, source));
+        if source.is_some() && node.is_none() {
+            // Nothing uses the volume of the snapshot yet. The next reconcile, when the first Pod is
+            // ready, creates the others on its node.
             plan.create = plan.create.min(1_usize.saturating_sub(plan.starting));
         }
         if plan.create > 0 {
@@ -208,7 +212,9 @@ impl PoolReconciler {
         for sandbox in context.waiting.first(key, plan.ready) {
             context.sandbox_queue.add(sandbox);
         }
-        let (result, retry_at) = self.carry_out(key, &pool, &template, &pods, &plan).await;
+        let (result, retry_at) = self
+            .carry_out(key, &pool, &template, &pods, &plan, node.as_deref())
+            .await;
         let problem = match &result {
             Err(error) => Some(error.to_string()),
             Ok(()) => pods.iter().find_map(|pod| pod.problem()),
@@ -301,6 +307,7 @@ impl PoolReconciler {
         template: &WarmTemplate,
         pods: &[Arc<WarmPod>],
         plan: &PoolPlan,
+        node: Option<&str>,
     ) -> (Result<(), PoolError>, Option<Instant>) {
         if plan.ended > 0 {
             self.replacements.record(key, plan.ended);
@@ -317,7 +324,7 @@ impl PoolReconciler {
         let held = self.replacements.held_back(key);
         let held = held.filter(|_| plan.create > 0);
         let count = plan.create.saturating_sub(held.map_or(0, |(pods, _)| pods));
-        let created = self.create_pods(key, pool, template, count);
+        let created = self.create_pods(key, pool, template, node, count);
         (created.await, held.map(|(_, until)| until))
     }
 
@@ -345,14 +352,6 @@ impl PoolReconciler {
         let statuses = &self.statuses;
         statuses.write(context, key, pool, &observation).await?;
         Ok(None)
-    }
-
-    fn warm_pods(&self) -> WarmPods<'_> {
-        WarmPods {
-            config: &self.context.config,
-            keys: &self.context.keys,
-            features: self.context.pod_features(),
-        }
     }
 }
 

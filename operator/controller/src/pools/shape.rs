@@ -38,15 +38,6 @@ pub(crate) struct WarmTemplate {
     source: Option<SourceVolume>,
 }
 
-impl WarmTemplate {
-    /// Returns whether the first Pod decides on the node of the others: nothing uses the volume of
-    /// their snapshot yet, which perhaps one node only can attach.
-    pub(super) fn has_no_node(&self) -> bool {
-        let source = self.source.as_ref();
-        source.is_some_and(|source| source.node.is_none())
-    }
-}
-
 /// Builder of warm Pods.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WarmPods<'a> {
@@ -59,16 +50,12 @@ pub(crate) struct WarmPods<'a> {
 
 impl WarmPods<'_> {
     /// Shape of the warm Pod that a sandbox with `spec`, which begins with the snapshot on `source`, can
-    /// claim: a hash of a Pod built from them. The node of the volume does not count, since it changes.
+    /// claim: a hash of a Pod built from them.
     pub(crate) fn shape(
         self,
         spec: &SandboxSpec,
         source: Option<&SourceVolume>,
     ) -> Result<String, BuildError> {
-        let anywhere = source.map(|source| SourceVolume {
-            node: None,
-            ..source.clone()
-        });
         let key = Key {
             namespace: "namespace".into(),
             name: "pod".into(),
@@ -78,7 +65,7 @@ impl WarmPods<'_> {
             uid: String::new(),
         };
         let pods = self.unprobed();
-        let pod = pods.unmarked(key, &pool, spec, anywhere.as_ref())?;
+        let pod = pods.unmarked(key, &pool, spec, source)?;
         Ok(super::hash(&pod))
     }
 
@@ -348,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn shape_has_the_snapshot_and_not_its_node() {
+    fn shape_has_the_snapshot() {
         let fields = json!({"image": "i", "workspace": {"size": "1Gi"}, "persistence": "Root"});
         let spec = serde_json::from_value(fields).unwrap();
         let (config, keys) = (config(), keys());
@@ -357,20 +344,18 @@ mod tests {
             keys: &keys,
             features: PodFeatures::default(),
         };
-        let shape = |source: Option<(&str, Option<&str>)>| {
-            let source = source.map(|(uid, node)| SourceVolume {
+        let shape = |uid: Option<&str>| {
+            let source = uid.map(|uid| SourceVolume {
                 snapshot: SnapshotIdentity {
                     uid: uid.into(),
                     created_at: None,
                 },
                 claim: "c".into(),
-                node: node.map(str::to_owned),
             });
             pods.shape(&spec, source.as_ref()).unwrap()
         };
-        assert_eq!(shape(Some(("a", None))), shape(Some(("a", Some("node-1")))));
-        assert_ne!(shape(Some(("a", None))), shape(Some(("b", None))));
-        assert_ne!(shape(Some(("a", None))), shape(None));
+        assert_ne!(shape(Some("a")), shape(Some("b")));
+        assert_ne!(shape(Some("a")), shape(None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Pool;
-use super::shape::{WarmPods, WarmTemplate};
+use super::shape::WarmTemplate;
 use crate::context::Context;
 use crate::facts::SourceState;
 use crate::reconcile::build::BuildError;
@@ -38,12 +38,7 @@ pub(crate) fn warm_template(
             return Err(TemplateError::NoSnapshot(message));
         }
     };
-    let pods = WarmPods {
-        config: &context.config,
-        keys: &context.keys,
-        features: context.pod_features(),
-    };
-    Ok(pods.template(pool, volume.as_ref())?)
+    Ok(context.warm_pod_builder().template(pool, volume.as_ref())?)
 }
 
 fn source(context: &Context, key: &Key, pool: &Pool) -> SourceState {
@@ -51,12 +46,7 @@ fn source(context: &Context, key: &Key, pool: &Pool) -> SourceState {
         return SourceState::None;
     };
     let of = |tenant| source_state(context, key, source, tenant);
-    let tenants = pool.tenants().iter();
-    let mut found = tenants.map(|tenant| of(Some(tenant)));
+    let mut found = pool.tenants().iter().map(|tenant| of(Some(tenant)));
     let usable = found.find(|state| !matches!(state, SourceState::Unusable(_)));
-    match (usable, pool.tenants()) {
-        (Some(usable), _) => usable,
-        (None, [first, ..]) => of(Some(first)),
-        (None, []) => of(None),
-    }
+    usable.unwrap_or_else(|| of(pool.tenants().first().map(String::as_str)))
 }

@@ -7,6 +7,7 @@ pub(crate) mod init_container;
 pub mod persistence;
 pub mod pod;
 mod pod_template;
+pub(crate) mod runtime_class;
 mod security_profile;
 mod template_policy;
 #[cfg(test)]

@@ -19,11 +19,14 @@ use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch, WarmSupply};
 use crate::pools::claim as warm_claim;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::persistence::pod_persistence;
-use crate::reconcile::build::pod::requested_runtime_class;
-use crate::reconcile::build::{self, BuildContext, BuildError, PodParams, pod_owner};
+use crate::reconcile::build::pod::bind_to_node;
+use crate::reconcile::build::{
+    self, BuildContext, BuildError, PodParams, pod_owner, runtime_class,
+};
 use crate::reconcile::init_message::{self, InitTarget};
 use crate::reconcile::observe::Observed;
 use crate::snapshots::claim::is_kept;
+use crate::snapshots::source::node_of_volume;
 use shared::index::{Entry, Key};
 use shared::kubernetes::api_messages;
 use shared::kubernetes::client::with_timeout;
@@ -34,15 +37,17 @@ use shared::kubernetes::slim::SlimPod;
 
 /// Input of the builders.
 pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) -> BuildContext<'a> {
+    let entry = &observed.entry;
+    let class = runtime_class::of_pod(&entry.spec, &context.config, false);
     BuildContext {
-        entry: &observed.entry,
+        entry,
         config: &context.config,
         keys: &context.keys,
         url: &observed.url,
         deadlines: observed.deadlines,
         level: observed.level,
         pool: None,
-        features: context.pod_features(),
+        features: context.pod_features(class, entry.status.root_mechanism),
         source: observed.facts.source.volume(),
     }
 }
@@ -214,17 +219,27 @@ async fn create_admitted_pod(
     let class = entry.spec.runtime_class_name.as_deref();
     let persisted = entry.status.persisted.as_ref();
     let has_state = persisted.is_some_and(|kept| kept.level > PersistenceLevel::Workspace);
+    let source = entry
+        .spec
+        .source
+        .as_ref()
+        .filter(|_| build_context.source.is_some());
+    let node = source.and_then(|source| node_of_volume(context, &entry.key, source));
     let mut search = if has_state {
         AdmissionSearch::from_the_top(&entry.key.namespace, class)
     } else {
         AdmissionSearch::new(context, &entry.key.namespace, class)
     };
     loop {
+        let class = runtime_class::of_pod(&entry.spec, &context.config, params.default_class);
         let build_context = BuildContext {
-            features: search.features(context),
+            features: search.admitted(context.pod_features(class, entry.status.root_mechanism)),
             ..*build_context
         };
-        let pod = build::pod::pod(&build_context, &params)?;
+        let mut pod = build::pod::pod(&build_context, &params)?;
+        if let Some(node) = &node {
+            bind_to_node(&mut pod, node);
+        }
         if params.created_in_pause.is_some() {
             check_keeps_state(&build_context)?;
         }
@@ -269,7 +284,8 @@ fn reject_unless_class_missing(
         CreateError::Forbidden(message) => api_messages::is_runtime_class_missing(message, class),
         _ => false,
     };
-    let class = requested_runtime_class(build_context).filter(|_| !params.default_class);
+    let class = runtime_class::requested(&build_context.entry.spec, &context.config);
+    let class = class.filter(|_| !params.default_class);
     let Some(class) = class.filter(is_missing) else {
         return Err(error.into());
     };

@@ -10,11 +10,11 @@ use crate::config::Deadlines;
 use crate::context::Context;
 use crate::facts::{Facts, PodFacts, QuotaDecision, SourceState, WarmMatch, WarmSupply};
 use crate::pod_features::PodFeatures;
-use crate::pools::shape::WarmPods;
 use crate::pools::template::warm_template;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::build::command::{effective_command, plugins};
 use crate::reconcile::build::persistence::{PersistenceObstacle, level, obstacle};
+use crate::reconcile::build::runtime_class;
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
 use crate::snapshots::source::source_state;
@@ -68,12 +68,7 @@ fn warm_supply(context: &Context, entry: &Entry, source: &SourceState) -> WarmSu
     if pools.is_empty() {
         return WarmSupply::None;
     }
-    let warm = WarmPods {
-        config: &context.config,
-        keys,
-        features: context.pod_features(),
-    };
-    let Ok(shape) = warm.shape(spec, source) else {
+    let Ok(shape) = context.warm_pod_builder().shape(spec, source) else {
         return WarmSupply::None;
     };
     let has_ready = |pool: &Key| {
@@ -183,9 +178,13 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     let lifecycle = entry.spec.lifecycle.as_ref();
     let command = effective_command(&entry.spec, context.config.native_executor);
     let pod = facts.pod.as_ref();
+    let class = match pod {
+        Some(pod) => pod.runtime_class.as_deref(),
+        None => runtime_class::of_pod(&entry.spec, &context.config, false),
+    };
     let features = PodFeatures {
         rejected: pod.map_or_else(Default::default, |pod| pod.rejected_persistence),
-        ..context.pod_features()
+        ..context.pod_features(class, entry.status.root_mechanism)
     };
     let level = level(&entry, &context.config, features, pod.map(PodFacts::level));
     Some(Observed {

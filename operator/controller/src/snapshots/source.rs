@@ -5,7 +5,7 @@ use crds::sandbox::Source;
 use shared::index::Key;
 
 use crate::context::Context;
-use crate::facts::{PodPhase, SourceState};
+use crate::facts::{PodPhase, SnapshotIdentity, SourceState};
 
 /// State of the snapshot that the sandbox or the pool of this key begins with, for a sandbox of
 /// `tenant`.
@@ -20,15 +20,17 @@ pub(crate) fn source_state(
         return SourceState::Waiting("the snapshots have not been read yet".into());
     }
     let snapshot = context.snapshots.get(&key.sibling(&source.snapshot));
-    let mut state = SourceState::read(&source.snapshot, snapshot.as_deref(), tenant);
-    if let (SourceState::Ready(volume), Some(snapshot)) = (&mut state, snapshot) {
-        volume.node = node_of_parent(context, key, &snapshot).or_else(|| {
-            context
-                .warm_pods
-                .node_beside(&key.namespace, &volume.snapshot)
-        });
-    }
-    state
+    SourceState::read(&source.snapshot, snapshot.as_deref(), tenant)
+}
+
+/// Node of a Pod that uses the volume of the snapshot that a sandbox or the Pods of a pool begin with:
+/// it can perhaps be attached to one node only.
+pub(crate) fn node_of_volume(context: &Context, key: &Key, source: &Source) -> Option<String> {
+    let snapshot = context.snapshots.get(&key.sibling(&source.snapshot))?;
+    node_of_parent(context, key, &snapshot).or_else(|| {
+        let identity = SnapshotIdentity::of(&snapshot)?;
+        context.warm_pods.node_beside(&key.namespace, &identity)
+    })
 }
 
 /// Node of the Pod whose state the snapshot has. One that still starts may be unable to attach the volume.

@@ -22,6 +22,7 @@ pub struct SlimPod {
 #[serde(default, rename_all = "camelCase")]
 pub struct SlimSpec {
     pub node_name: Option<String>,
+    pub runtime_class_name: Option<String>,
     pub containers: Vec<SlimContainer>,
 }
 

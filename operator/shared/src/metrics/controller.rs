@@ -15,6 +15,9 @@ use super::{DurationFamily, Labels, SECONDS, durations};
 /// Sum of fractions.
 type FloatCounter = Counter<f64, AtomicU64>;
 
+/// Name of a cluster probe and the runtime class of its Pod.
+type ProbeLabels = [(&'static str, String); 2];
+
 /// Reason of a termination that Kubernetes has fixed.
 const OOM_KILLED: &str = "OOMKilled";
 
@@ -84,11 +87,11 @@ role_metrics! {
         "passes_under_way", "Reconciles in progress";
     pub leader: Gauge = Gauge::default(),
         "leader", "1 while this process is the leader";
-    /// By `probe`.
-    cluster_probes: Family<Labels<1>, Gauge> = Family::default(),
+    /// By `probe` and `runtime_class`.
+    cluster_probes: Family<ProbeLabels, Gauge> = Family::default(),
         "cluster_probe_works",
         "1 if a probe has shown that the cluster runs Pods of this kind, 0 if not";
-    cluster_probe_times: Family<Labels<1>, Gauge> = Family::default(),
+    cluster_probe_times: Family<ProbeLabels, Gauge> = Family::default(),
         "cluster_probe_timestamp_seconds", "Unix time of the last run of a cluster probe";
     /// By `resource`.
     pub watch_age: Family<Labels<1>, Gauge> = Family::default(),
@@ -202,9 +205,16 @@ impl ControllerMetrics {
         }
     }
 
-    /// Records the result of a cluster probe.
-    pub fn record_cluster_probe(&self, probe: &'static str, works: bool, at: Timestamp) {
-        let labels = [("probe", probe)];
+    /// Records the result of a cluster probe for Pods of a runtime class.
+    pub fn record_cluster_probe(
+        &self,
+        probe: &'static str,
+        runtime_class: Option<&str>,
+        works: bool,
+        at: Timestamp,
+    ) {
+        let class = runtime_class.unwrap_or_default().to_owned();
+        let labels = [("probe", probe.to_owned()), ("runtime_class", class)];
         let gauge = self.cluster_probes.get_or_create(&labels);
         gauge.set(works.into());
         let gauge = self.cluster_probe_times.get_or_create(&labels);

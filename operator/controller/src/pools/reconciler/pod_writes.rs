@@ -16,7 +16,8 @@ use crate::pools::Pool;
 use crate::pools::resize::is_supported;
 use crate::pools::shape::{WarmPods, WarmTemplate};
 use crate::pools::warm_pods::{UnansweredCreation, WarmPod};
-use crate::reconcile::build::PoolRef;
+use crate::reconcile::build::pod::bind_to_node;
+use crate::reconcile::build::{PoolRef, runtime_class};
 use shared::index::Key;
 use shared::kubernetes::client::with_timeout;
 use shared::kubernetes::owned_objects::{CreateError, create_owned, delete};
@@ -33,6 +34,7 @@ impl PoolReconciler {
         key: &Key,
         pool: &Pool,
         template: &WarmTemplate,
+        node: Option<&str>,
         count: usize,
     ) -> Result<(), PoolError> {
         if count == 0 {
@@ -40,7 +42,8 @@ impl PoolReconciler {
         }
         self.isolate(key).await?;
         let owner = pool_ref(key, pool);
-        let creations = (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, template));
+        let create = |_| self.create_pod(key, &owner, template, node);
+        let creations = (0..count.min(MAX_BATCH)).map(create);
         until_first_error(creations.collect()).await
     }
 
@@ -49,6 +52,7 @@ impl PoolReconciler {
         pool: &Key,
         owner: &PoolRef,
         template: &WarmTemplate,
+        node: Option<&str>,
     ) -> Result<(), PoolError> {
         let mut random = [0; 16];
         SystemRandom::new()
@@ -68,7 +72,7 @@ impl PoolReconciler {
             is_answered: false,
         };
         let created = self
-            .create_admitted_pod(&key, owner, template, is_small)
+            .create_admitted_pod(&key, owner, template, is_small, node)
             .await;
         creation.is_answered = match &created {
             Err(PoolError::Create(CreateError::Call(error))) => {
@@ -91,16 +95,21 @@ impl PoolReconciler {
         owner: &PoolRef,
         template: &WarmTemplate,
         is_small: bool,
+        node: Option<&str>,
     ) -> Result<SlimPod, PoolError> {
         let (context, namespace) = (&*self.context, &key.namespace);
-        let class = template.spec.runtime_class_name.as_deref();
-        let mut search = AdmissionSearch::new(context, namespace, class);
+        let requested = template.spec.runtime_class_name.as_deref();
+        let mut search = AdmissionSearch::new(context, namespace, requested);
+        let class = runtime_class::of_pod(&template.spec, &context.config, false);
         loop {
             let pods = WarmPods {
-                features: search.features(context),
-                ..self.warm_pods()
+                features: search.admitted(context.pod_features(class, None)),
+                ..context.warm_pod_builder()
             };
-            let pod = pods.build(key.clone(), owner, template, is_small)?;
+            let mut pod = pods.build(key.clone(), owner, template, is_small)?;
+            if let Some(node) = node {
+                bind_to_node(&mut pod, node);
+            }
             let created = create_owned(&context.client, namespace, &pod, &owner.uid).await;
             match created {
                 Err(error) if search.descend(&pod, &error) => {}
@@ -122,7 +131,11 @@ impl PoolReconciler {
         pod_uid: &str,
     ) -> Result<(), PoolError> {
         let (client, namespace) = (&self.context.client, pod.namespace.clone());
-        if let Some(volume) = self.warm_pods().volume(pod, owner, spec, pod_uid)? {
+        if let Some(volume) = self
+            .context
+            .warm_pod_builder()
+            .volume(pod, owner, spec, pod_uid)?
+        {
             let _: PersistentVolumeClaim =
                 create_owned(client, &namespace, &volume, pod_uid).await?;
         }

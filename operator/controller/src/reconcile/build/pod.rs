@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 
 use crds::names;
 use k8s_openapi::api::core::v1::{
-    Affinity, LocalObjectReference, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
-    Toleration,
+    LocalObjectReference, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 
 use super::command::{key_rotation, plugins};
 use super::container::{self, container};
 use super::{
-    BuildContext, BuildError, PodParams, init_container, pod_template, security_profile,
-    template_policy, volumes,
+    BuildContext, BuildError, PodParams, init_container, pod_template, runtime_class,
+    security_profile, template_policy, volumes,
 };
 use crate::config::Injection;
 use crate::facts::{
@@ -26,7 +25,6 @@ use crate::facts::{
 };
 use crate::pools::idle_resources;
 use shared::resources::requirements;
-use shared::runtime_class;
 
 /// Seconds that a Pod stays bound to a node that does not report.
 const NODE_LOST_TOLERATION_SECONDS: i64 = 30;
@@ -84,17 +82,10 @@ fn pod_as_chosen(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<P
     Ok(pod)
 }
 
-/// The runtime class in the spec, by its real name.
-pub fn requested_runtime_class<'a>(context: &BuildContext<'a>) -> Option<&'a str> {
-    let requested = context.entry.spec.runtime_class_name.as_deref()?;
-    let gvisor = context.config.classes.gvisor.as_deref();
-    Some(runtime_class::real_name(requested, gvisor))
-}
-
 fn pod_spec(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<PodSpec, BuildError> {
     let spec = &*context.entry.spec;
     let settings = &context.config.pods;
-    let class = requested_runtime_class(context).filter(|_| !params.default_class);
+    let class = runtime_class::requested(spec, context.config).filter(|_| !params.default_class);
     let default_class = || context.config.defaults.runtime_class_name.clone();
     Ok(PodSpec {
         init_containers: init_container::init_container(context).map(|c| vec![c]),
@@ -109,22 +100,18 @@ fn pod_spec(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<PodSpe
         host_users: context.features.host_users(),
         image_pull_secrets: pull_secrets(context),
         node_selector: Some(settings.node_selector.clone()).filter(|s| !s.is_empty()),
-        affinity: affinity(context),
+        affinity: settings.affinity.clone(),
         tolerations: Some(tolerations(&settings.tolerations)),
         priority_class_name: settings.priority_class.clone(),
         ..PodSpec::default()
     })
 }
 
-/// Affinity of the settings. A volume with a snapshot may be attached to one node only, which is that
-/// of its sandbox as long as that runs.
-fn affinity(context: &BuildContext<'_>) -> Option<Affinity> {
-    let settings = context.config.pods.affinity.clone();
-    let Some(node) = context.source.and_then(|source| source.node.clone()) else {
-        return settings;
-    };
-    let mut affinity = settings.unwrap_or_default();
-    let of_nodes = affinity.node_affinity.get_or_insert_default();
+/// Lets a Pod run on this node only.
+pub(crate) fn bind_to_node(pod: &mut Pod, node: &str) {
+    let affinity = &mut pod.spec.get_or_insert_default().affinity;
+    let of_nodes = &mut affinity.get_or_insert_default().node_affinity;
+    let of_nodes = of_nodes.get_or_insert_default();
     let required = &mut of_nodes.required_during_scheduling_ignored_during_execution;
     let terms = &mut required.get_or_insert_default().node_selector_terms;
     if terms.is_empty() {
@@ -136,10 +123,9 @@ fn affinity(context: &BuildContext<'_>) -> Option<Affinity> {
             .push(NodeSelectorRequirement {
                 key: "metadata.name".into(),
                 operator: "In".into(),
-                values: Some(vec![node.clone()]),
+                values: Some(vec![node.to_owned()]),
             });
     }
-    Some(affinity)
 }
 
 /// Name of the environment Secret.
@@ -191,7 +177,8 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     if rotation > 0 {
         notes.insert(KEY_ROTATION_ANNOTATION.to_owned(), rotation.to_string());
     }
-    let class = requested_runtime_class(context).filter(|_| params.default_class);
+    let class = runtime_class::requested(&context.entry.spec, context.config);
+    let class = class.filter(|_| params.default_class);
     let deviations = [
         class.map(|it| format!("the runtime class {it} is not installed; the default is used")),
         params

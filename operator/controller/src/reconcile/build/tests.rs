@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume};
 use serde_json::{Value, json};
 
 use super::persistence::{PersistenceObstacle, level, pod_persistence};
+use super::pod::bind_to_node;
 use super::*;
 use crate::config::{ConfigMapMount, Injection, PodSettings, RootPersistence, UserNamespaces};
 use crate::facts::EXECUTOR_ANNOTATION;
@@ -293,16 +294,6 @@ fn pod_has_a_user_namespace_where_it_fits() {
         ),
         (
             UserNamespaces::Auto,
-            json!({"runtimeClassName": "gvisor"}),
-            None,
-        ),
-        (
-            UserNamespaces::Always,
-            json!({"runtimeClassName": "gvisor"}),
-            Some(false),
-        ),
-        (
-            UserNamespaces::Auto,
             template(json!({"hostNetwork": true})),
             None,
         ),
@@ -336,6 +327,22 @@ fn template_cannot_leave_the_user_namespace_without_privileges() {
     config.pods.user_namespaces = UserNamespaces::Auto;
     let spec = json!({"podTemplate": {"spec": {"hostUsers": true}}});
     built(changed(plain(), &spec), &config, &PodParams::default()).unwrap_err();
+}
+
+#[test]
+fn pod_on_a_node_has_it_in_each_term_of_its_affinity() {
+    let term = |zone: &str| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+    let own = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [term("a"), term("b")]}}});
+    let template = json!({"podTemplate": {"spec": {"affinity": own}}});
+    for (spec, terms) in [(json!({}), 1), (template, 2)] {
+        let mut pod = built(changed(plain(), &spec), &config(), &PodParams::default()).unwrap();
+        bind_to_node(&mut pod, "node-1");
+        let affinity = json!(pod.spec.unwrap().affinity).to_string();
+        let field =
+            r#""matchFields":[{"key":"metadata.name","operator":"In","values":["node-1"]}]"#;
+        assert_eq!(affinity.matches(field).count(), terms, "{affinity}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Creation in a cluster without a runtime class, and with Secrets that exist already.
 
 mod persistence;
+mod runtime_classes;
 
 use std::sync::Arc;
 

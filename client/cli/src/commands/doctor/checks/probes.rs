@@ -1,5 +1,7 @@
 //! Answers of the controller's probes of the cluster, as it stores them.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,28 +46,38 @@ const MEMORY_WITH_HOST_USERS: Probe = Probe {
 #[serde(rename_all = "camelCase")]
 struct Record {
     works: bool,
+    /// No run has had a verdict.
+    #[serde(default)]
+    unanswered: bool,
     reason: Option<String>,
     probed_at: String,
 }
 
 pub(super) fn check(facts: &Facts) -> Outcome {
+    let controller = facts.deployment("controller")?;
+    let default = variable(controller, "RUNTIME_CLASS");
     let (mut findings, mut without) = (Vec::new(), Vec::new());
-    for probe in asked_for(facts)? {
-        let Some(record) = record(facts, &probe)? else {
+    for probe in asked_for(facts, default)? {
+        let key = key(&probe, default);
+        let Some(record) = record(facts, &key)? else {
             return Err(skipped(format!(
-                "the controller has not finished its probe {}",
-                probe.name
+                "the controller has not finished its probe {key}"
             )));
         };
-        let said = if record.works {
-            probe.works
-        } else {
+        if !record.works {
             without.push(probe.without);
-            probe.fails
-        };
-        let reason = record.reason.map(|it| format!(": {it}"));
-        let (reason, at) = (reason.unwrap_or_default(), record.probed_at);
-        findings.push(format!("{said} (probe {} of {at}{reason})", probe.name));
+        }
+        findings.push(finding(&probe, &key, record));
+    }
+    // What other runtime classes cannot do is no fault of the installation.
+    for class in other_classes(controller, default) {
+        for probe in asked_for(facts, Some(class))? {
+            let key = key(&probe, Some(class));
+            if let Some(record) = record(facts, &key)?.filter(|record| !record.unanswered) {
+                let finding = finding(&probe, &key, record);
+                findings.push(format!("under the runtime class {class}, {finding}"));
+            }
+        }
     }
     let findings = findings.join("; ");
     if without.is_empty() {
@@ -80,17 +92,49 @@ pub(super) fn check(facts: &Facts) -> Outcome {
     ))
 }
 
-/// Stored answer of a probe, if there is one.
-fn record(facts: &Facts, probe: &Probe) -> Result<Option<Record>, Problem> {
+fn finding(probe: &Probe, key: &str, record: Record) -> String {
+    let said = if record.works {
+        probe.works
+    } else {
+        probe.fails
+    };
+    let reason = record.reason.map(|it| format!(": {it}"));
+    let (reason, at) = (reason.unwrap_or_default(), record.probed_at);
+    format!("{said} (probe {key} of {at}{reason})")
+}
+
+/// Key of the answer of a probe for a runtime class.
+fn key(probe: &Probe, class: Option<&str>) -> String {
+    class.map_or_else(
+        || probe.name.to_owned(),
+        |class| format!("{}.{class}", probe.name),
+    )
+}
+
+/// The runtime classes besides the default one that the controller is told of, by their real names.
+fn other_classes<'a>(controller: &'a Value, default: Option<&str>) -> BTreeSet<&'a str> {
+    let gvisor = variable(controller, "GVISOR_CLASS").unwrap_or("gvisor");
+    let listed = variable(controller, "RUNTIME_CLASSES").unwrap_or_default();
+    let listed = listed.split(',').map(|class| match class {
+        "gvisor" => gvisor,
+        "sysbox" => "sysbox-runc",
+        other => other,
+    });
+    let is_other = |class: &&str| !class.is_empty() && Some(*class) != default;
+    listed.filter(is_other).collect()
+}
+
+/// Stored answer, if there is one.
+fn record(facts: &Facts, key: &str) -> Result<Option<Record>, Problem> {
     let found = facts.list(Resource::ProbeRecords)?.first();
-    let stored = found.map_or(&Value::Null, |map| &map["data"][probe.name]);
+    let stored = found.map_or(&Value::Null, |map| &map["data"][key]);
     let record = stored.as_str().map(serde_json::from_str).transpose();
     record.map_err(|_| unreadable(facts))
 }
 
 /// Probes that the chart's values leave the choice to, and that of level `Memory` for the Pods that
-/// sandboxes get.
-fn asked_for(facts: &Facts) -> Result<Vec<Probe>, Problem> {
+/// sandboxes of this runtime class get.
+fn asked_for(facts: &Facts, class: Option<&str>) -> Result<Vec<Probe>, Problem> {
     let controller = facts.deployment("controller")?;
     let read = |name| variable(controller, name).unwrap_or("auto");
     let namespaces = read("SANDBOX_USER_NAMESPACES");
@@ -104,7 +148,8 @@ fn asked_for(facts: &Facts) -> Result<Vec<Probe>, Problem> {
     }
     if variable(controller, "SANDBOX_MEMORY_PERSISTENCE") == Some("true") {
         let has_namespaces = if namespaces == "auto" {
-            record(facts, &USER_NAMESPACES)?.is_some_and(|record| record.works)
+            let key = key(&USER_NAMESPACES, class);
+            record(facts, &key)?.is_some_and(|record| record.works)
         } else {
             may_have_namespaces
         };

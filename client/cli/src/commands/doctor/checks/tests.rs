@@ -618,6 +618,8 @@ fn probes_are_shown_with_their_reasons() {
     assert!(action.contains("with sandboxes.persistence.root=archive the chart"));
 
     // No probe is asked for what the chart's values decide.
+    let mut facts = healthy();
+    objects(&mut facts, Resource::ProbeRecords)[0] = probe_records(true, false);
     set(&mut facts, 0, "SANDBOX_ROOT_PERSISTENCE", "archive");
     assert_eq!(problems(&facts), []);
     set(&mut facts, 0, "SANDBOX_USER_NAMESPACES", "never");
@@ -631,6 +633,36 @@ fn probes_are_shown_with_their_reasons() {
     let record = json!({"data": {"user_namespaces": "{}"}});
     objects(&mut facts, Resource::ProbeRecords).push(record);
     assert_eq!(problems(&facts), [("probes", State::Failed)]);
+}
+
+#[test]
+fn probes_of_other_runtime_classes_are_shown_and_no_fault() {
+    let mut facts = healthy();
+    set(&mut facts, 0, "GVISOR_CLASS", "runsc");
+    set(&mut facts, 0, "RUNTIME_CLASSES", "kata,gvisor,sysbox");
+    let records = &mut objects(&mut facts, Resource::ProbeRecords)[0]["data"];
+    let failed = probe_records(false, false)["data"]["user_namespaces"].clone();
+    let unanswered = json!({"works": false, "unanswered": true, "probedAt": "", "reason": "late"});
+    records["user_namespaces.kata"] = failed.clone();
+    records["user_namespaces.runsc"] = records["user_namespaces"].clone();
+    records["user_namespaces.sysbox-runc"] = unanswered.to_string().into();
+    records["user_namespaces.gone"] = failed.clone();
+    assert_eq!(problems(&facts), []);
+    let (_, finding, _) = said(&facts, "probes");
+    let of_classes = "; under the runtime class kata, sandboxes have no user namespaces (probe \
+        user_namespaces.kata of 2026-01-31T11:00:00Z: StartError: permission denied); under the \
+        runtime class runsc, sandboxes have user namespaces (probe user_namespaces.runsc of \
+        2026-01-31T11:00:00Z)";
+    assert!(finding.ends_with(of_classes), "{finding}");
+
+    set(&mut facts, 0, "RUNTIME_CLASS", "kata");
+    let (_, finding, _) = said(&facts, "probes");
+    assert!(
+        finding.ends_with("its probe root_overlays.kata"),
+        "{finding}"
+    );
+    objects(&mut facts, Resource::ProbeRecords)[0]["data"]["root_overlays.kata"] = failed;
+    assert_eq!(said(&facts, "probes").0, State::Warning);
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Fixture {
             api,
             key: crate::tests::key("a"),
         };
-        fixture.context.root_overlays.record_probe(true);
+        fixture.context.root_overlays.record_probe(None, true);
         let mut status = json!({});
         if let Some(mechanism) = mechanism {
             let volume = json!({"workspaceClaim": "w", "hasStateVolume": true});
