@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crds::contract::persistence::RootMechanism;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use shared::clock::Clock;
@@ -148,18 +147,21 @@ impl Context {
 }
 
 impl Context {
-    /// Features of a new Pod of this runtime class, for a volume with files by this mechanism: those in
-    /// an overlay stay there as long as no probe has said that Pods of the class cannot mount it.
-    pub(crate) fn pod_features(
-        &self,
-        runtime_class: Option<&str>,
-        mechanism: Option<RootMechanism>,
-    ) -> PodFeatures {
-        let is_in_use = mechanism == Some(RootMechanism::Overlay);
+    /// Features of a new Pod of this runtime class. Those of the default class stand in for an unknown
+    /// one until the Pod is built, since it may be missing.
+    pub(crate) fn pod_features(&self, runtime_class: Option<&str>) -> PodFeatures {
+        let is_class_unknown = self.user_namespaces.answer(runtime_class).is_none()
+            && self.root_overlays.answer(runtime_class).is_none();
+        let class = if is_class_unknown {
+            self.config.defaults.runtime_class_name.as_deref()
+        } else {
+            runtime_class
+        };
         PodFeatures {
             injection: self.injection.current(),
-            user_namespaces: self.user_namespaces.current(runtime_class, is_in_use),
-            root_persistence: self.root_overlays.current(runtime_class, is_in_use),
+            user_namespaces: self.user_namespaces.current(class),
+            root_persistence: self.root_overlays.current(class),
+            is_class_unknown,
             rejected: RejectedPersistence::default(),
         }
     }
@@ -170,7 +172,7 @@ impl Context {
         WarmPods {
             config: &self.config,
             keys: &self.keys,
-            features: self.pod_features(class, None),
+            features: self.pod_features(class),
         }
     }
 

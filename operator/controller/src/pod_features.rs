@@ -15,6 +15,8 @@ pub struct PodFeatures {
     pub user_namespaces: UserNamespaces,
     /// Choice of the mechanism by which new volumes keep files outside of the workspace.
     pub root_persistence: RootPersistence,
+    /// No probe has an answer for the runtime class: the features are those of the default class.
+    pub is_class_unknown: bool,
     /// Persistence that the policies of the namespace have rejected.
     pub rejected: RejectedPersistence,
 }
@@ -44,12 +46,13 @@ impl PodFeatures {
             injection: Injection::InitContainer,
             user_namespaces: self.user_namespaces.unless_auto(),
             root_persistence: self.root_persistence.unless_auto(),
-            rejected: RejectedPersistence::default(),
+            ..Self::default()
         }
     }
 
-    /// The features that fit this Pod: no probe tells whether a virtual machine mounts images. A Pod in
-    /// host namespaces or with block devices cannot have its own users, and NFS cannot be mapped to them.
+    /// The features that fit this Pod: no probe tells whether a virtual machine mounts images. A Pod of
+    /// an unknown class, in host namespaces or with block devices may not start with its own users, and
+    /// NFS cannot be mapped to them.
     pub(crate) fn fitting(self, pod: &PodSpec) -> Self {
         let class = pod.runtime_class_name.as_deref();
         let is_vm = class.is_some_and(|class| !runtime_class::shares_kernel(class));
@@ -62,15 +65,28 @@ impl PodFeatures {
             Injection::Auto if is_vm => Injection::InitContainer,
             other => other,
         };
+        let proven = self.proven();
         let user_namespaces = if host || has_nfs || has_devices {
-            self.user_namespaces.unless_auto()
+            proven.user_namespaces.unless_auto()
         } else {
-            self.user_namespaces
+            proven.user_namespaces
         };
         Self {
             injection,
             user_namespaces,
             ..self
+        }
+    }
+
+    /// The features of a Pod whose class is final: nothing stands in for the answers of its probes.
+    pub(crate) fn proven(self) -> Self {
+        if self.is_class_unknown {
+            Self {
+                user_namespaces: self.user_namespaces.unless_auto(),
+                ..self
+            }
+        } else {
+            self
         }
     }
 
@@ -120,10 +136,9 @@ impl<T: AutoSetting> ProbedSetting<T> {
         }
     }
 
-    /// Value for a new Pod of a class. `Auto`: the feature is known to work, or `is_in_use` and no
-    /// answer says that it does not.
-    pub(crate) fn current(&self, class: Option<&str>, is_in_use: bool) -> T {
-        if self.answer(class).unwrap_or(is_in_use) {
+    /// Value for a new Pod of a class; `Auto`: the feature is known to work.
+    pub(crate) fn current(&self, class: Option<&str>) -> T {
+        if self.answer(class) == Some(true) {
             self.configured
         } else {
             self.configured.unless_auto()
@@ -137,7 +152,7 @@ impl<T: AutoSetting> ProbedSetting<T> {
     }
 
     /// The answer for a class, or else for one that shares the kernel of the node as it does.
-    fn answer(&self, class: Option<&str>) -> Option<bool> {
+    pub(crate) fn answer(&self, class: Option<&str>) -> Option<bool> {
         let answers = self.answers.read();
         let of = |class: Option<&str>| {
             let found = answers.iter().find(|(known, _)| known.as_deref() == class);
@@ -174,14 +189,8 @@ mod tests {
                 setting.record_probe(*class, *works);
             }
             assert_eq!(setting.answer(class), expected, "{answers:?} {class:?}");
-            for is_in_use in [false, true] {
-                let found = setting.current(class, is_in_use) == UserNamespaces::Auto;
-                assert_eq!(
-                    found,
-                    expected.unwrap_or(is_in_use),
-                    "{answers:?} {class:?}"
-                );
-            }
+            let works = setting.current(class) == UserNamespaces::Auto;
+            assert_eq!(works, expected == Some(true), "{answers:?} {class:?}");
         }
     }
 }

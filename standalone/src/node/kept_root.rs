@@ -120,8 +120,13 @@ impl KeptRoot {
     pub(crate) async fn release(self, init: OwnedFd) {
         let flush = move || {
             let flushed = end(&init).and_then(|()| sync(self.generations.path()));
-            if let Err(error) = flushed {
-                tracing::warn!(%error, claim = self.lease.claim, "kept root not flushed");
+            match flushed {
+                // The sandbox was deleted, and its volume with it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(%error, claim = self.lease.claim, "kept root not flushed");
+                }
+                Ok(()) => {}
             }
         };
         let flush = tokio::task::spawn_blocking(flush);

@@ -12,7 +12,7 @@ use crate::installation::IMAGE;
 use crate::persistence::best_mechanism;
 use crate::session;
 use crate::test_namespace::{TestNamespace, sleeper};
-use tests::cli_tools::apply;
+use tests::cli_tools::{apply, manifest};
 
 /// Prints the first user of the node that a user of the container is mapped to.
 const FIRST_UID: &str = "awk '{ print $2 }' /proc/self/uid_map";
@@ -222,24 +222,39 @@ async fn runtime_class_has_what_its_own_probes_have_shown() {
     ] {
         wait_for_answer(&format!("{probe}.listed"), pod).await;
     }
-    let ns = TestNamespace::of_gateway().await;
+    let ns = TestNamespace::new("of-classes").await;
     for (class, mechanism) in [
         ("listed", RootMechanism::Overlay),
         ("unlisted", RootMechanism::Archive),
     ] {
-        let mut spec = sleeper();
-        spec["runtimeClassName"] = class.into();
-        spec["workspace"] = json!({"size": "1Gi"});
-        spec["persistence"] = "Root".into();
-        let name = format!("of-class-{class}");
-        ns.apply(&name, &spec);
-        let status = ns.ready(&name).await;
-        assert_eq!(status.root_mechanism, Some(mechanism), "{class}");
-        let pod = ns.get::<Pod>(&name).await;
-        assert_eq!(pod.spec.unwrap().runtime_class_name.as_deref(), Some(class));
-        let is_overlay = mechanism == RootMechanism::Overlay;
-        assert_eq!(is_mapped(&ns.exec(&name, FIRST_UID)), is_overlay, "{class}");
-        ns.delete::<Sandbox>(&name).await;
+        let template = json!({
+            "image": IMAGE, "runtimeClassName": class, "workspace": {"size": "1Gi"}, "persistence": "Root",
+        });
+        let pool = json!({"replicas": 1, "template": template});
+        let pool = manifest("SandboxPool", class, &pool).to_string();
+        apply(&pool, &["-n", &ns.namespace]);
+        ns.kubectl(&format!(
+            "wait --for=condition=Ready sbxp/{class} --timeout=2m"
+        ));
+        let mut cold = sleeper();
+        for (name, value) in template.as_object().unwrap() {
+            cold[name] = value.clone();
+        }
+        ns.apply(&format!("cold-{class}"), &cold);
+        let warm = json!({"pool": class, "command": ["sleep", "infinity"]});
+        let warm = manifest("Sandbox", &format!("warm-{class}"), &warm).to_string();
+        apply(&warm, &["-n", &ns.namespace]);
+        for kind in ["cold", "warm"] {
+            let name = format!("{kind}-{class}");
+            let status = ns.ready(&name).await;
+            assert_eq!(status.warm, kind == "warm", "{name}");
+            assert_eq!(status.root_mechanism, Some(mechanism), "{name}");
+            let is_overlay = mechanism == RootMechanism::Overlay;
+            assert_eq!(is_mapped(&ns.exec(&name, FIRST_UID)), is_overlay, "{name}");
+        }
+        ns.kubectl(&format!(
+            "delete sbxp/{class} sbx/cold-{class} sbx/warm-{class}"
+        ));
     }
 }
 

@@ -26,6 +26,7 @@ async fn assert_known(cluster: &TestCluster, works: bool, expected: Option<&str>
     for (probe, _) in PROBES {
         let record: Value = serde_json::from_str(&records[probe]).unwrap();
         assert_eq!(record["works"], works, "{record}");
+        assert_eq!(record["unanswered"], Value::Null, "{record}");
         let reason = record["reason"].as_str();
         assert_eq!(reason.is_some(), expected.is_some(), "{record}");
         let is_expected = reason

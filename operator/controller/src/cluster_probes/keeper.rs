@@ -165,7 +165,7 @@ mod tests {
             (Some("kata"), false),
             (Some("runsc"), false),
         ] {
-            let found = context.user_namespaces.current(class, false);
+            let found = context.user_namespaces.current(class);
             assert_eq!(found == UserNamespaces::Auto, expected, "{class:?}");
         }
     }

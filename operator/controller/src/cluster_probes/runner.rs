@@ -112,11 +112,11 @@ async fn create(pods: &Api<Pod>, pod: &Pod, last: &mut Option<String>) -> Result
     }
 }
 
-/// Verdict if the API server rejects the Pod. A quota or a missing runtime class says nothing about
-/// what its Pods can do.
+/// Verdict if the API server rejects the Pod. A quota, a missing runtime class or a webhook that
+/// names no privilege says nothing about what Pods can do.
 fn rejection(error: &CallError) -> Verdict {
     let reason = error.to_string();
-    if matches!(error.code(), Some(400 | 422)) || api_messages::is_policy_rejection(&reason) {
+    if error.code() == Some(422) || api_messages::is_policy_rejection(&reason) {
         Verdict::Fails(reason)
     } else {
         Verdict::Unknown(reason)

@@ -47,7 +47,7 @@ pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) ->
         deadlines: observed.deadlines,
         level: observed.level,
         pool: None,
-        features: context.pod_features(class, entry.status.root_mechanism),
+        features: context.pod_features(class),
         source: observed.facts.source.volume(),
     }
 }
@@ -233,7 +233,7 @@ async fn create_admitted_pod(
     loop {
         let class = runtime_class::of_pod(&entry.spec, &context.config, params.default_class);
         let build_context = BuildContext {
-            features: search.admitted(context.pod_features(class, entry.status.root_mechanism)),
+            features: search.admitted(context.pod_features(class)),
             ..*build_context
         };
         let mut pod = build::pod::pod(&build_context, &params)?;

@@ -178,13 +178,12 @@ pub(crate) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     let lifecycle = entry.spec.lifecycle.as_ref();
     let command = effective_command(&entry.spec, context.config.native_executor);
     let pod = facts.pod.as_ref();
-    let class = match pod {
-        Some(pod) => pod.runtime_class.as_deref(),
-        None => runtime_class::of_pod(&entry.spec, &context.config, false),
-    };
-    let features = PodFeatures {
-        rejected: pod.map_or_else(Default::default, |pod| pod.rejected_persistence),
-        ..context.pod_features(class, entry.status.root_mechanism)
+    let features = match pod {
+        Some(pod) => PodFeatures {
+            rejected: pod.rejected_persistence,
+            ..context.pod_features(pod.runtime_class.as_deref()).proven()
+        },
+        None => context.pod_features(runtime_class::of_pod(&entry.spec, &context.config, false)),
     };
     let level = level(&entry, &context.config, features, pod.map(PodFacts::level));
     Some(Observed {

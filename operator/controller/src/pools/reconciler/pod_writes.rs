@@ -103,7 +103,7 @@ impl PoolReconciler {
         let class = runtime_class::of_pod(&template.spec, &context.config, false);
         loop {
             let pods = WarmPods {
-                features: search.admitted(context.pod_features(class, None)),
+                features: search.admitted(context.pod_features(class)),
                 ..context.warm_pod_builder()
             };
             let mut pod = pods.build(key.clone(), owner, template, is_small)?;

@@ -73,7 +73,7 @@ pub(super) fn check(facts: &Facts) -> Outcome {
     for class in other_classes(controller, default) {
         for probe in asked_for(facts, Some(class))? {
             let key = key(&probe, Some(class));
-            if let Some(record) = record(facts, &key)?.filter(|record| !record.unanswered) {
+            if let Some(record) = record(facts, &key)? {
                 let finding = finding(&probe, &key, record);
                 findings.push(format!("under the runtime class {class}, {finding}"));
             }
@@ -93,10 +93,12 @@ pub(super) fn check(facts: &Facts) -> Outcome {
 }
 
 fn finding(probe: &Probe, key: &str, record: Record) -> String {
-    let said = if record.works {
-        probe.works
-    } else {
-        probe.fails
+    let said = match record {
+        Record { works: true, .. } => probe.works,
+        Record {
+            unanswered: true, ..
+        } => "no run has had a verdict",
+        Record { .. } => probe.fails,
     };
     let reason = record.reason.map(|it| format!(": {it}"));
     let (reason, at) = (reason.unwrap_or_default(), record.probed_at);

@@ -642,7 +642,7 @@ fn probes_of_other_runtime_classes_are_shown_and_no_fault() {
     set(&mut facts, 0, "RUNTIME_CLASSES", "kata,gvisor,sysbox");
     let records = &mut objects(&mut facts, Resource::ProbeRecords)[0]["data"];
     let failed = probe_records(false, false)["data"]["user_namespaces"].clone();
-    let unanswered = json!({"works": false, "unanswered": true, "probedAt": "", "reason": "late"});
+    let unanswered = json!({"works": false, "unanswered": true, "probedAt": "2026-01-31T11:00:00Z", "reason": "late"});
     records["user_namespaces.kata"] = failed.clone();
     records["user_namespaces.runsc"] = records["user_namespaces"].clone();
     records["user_namespaces.sysbox-runc"] = unanswered.to_string().into();
@@ -652,7 +652,8 @@ fn probes_of_other_runtime_classes_are_shown_and_no_fault() {
     let of_classes = "; under the runtime class kata, sandboxes have no user namespaces (probe \
         user_namespaces.kata of 2026-01-31T11:00:00Z: StartError: permission denied); under the \
         runtime class runsc, sandboxes have user namespaces (probe user_namespaces.runsc of \
-        2026-01-31T11:00:00Z)";
+        2026-01-31T11:00:00Z); under the runtime class sysbox-runc, no run has had a verdict (probe \
+        user_namespaces.sysbox-runc of 2026-01-31T11:00:00Z: late)";
     assert!(finding.ends_with(of_classes), "{finding}");
 
     set(&mut facts, 0, "RUNTIME_CLASS", "kata");

@@ -97,14 +97,13 @@ async fn pod_has_what_probes_have_shown_for_its_runtime_class() {
 }
 
 #[tokio::test]
-async fn overlay_stays_in_use_unless_a_probe_says_that_it_does_not_work() {
+async fn pod_of_an_unknown_class_starts_without_the_overlay_and_says_so() {
     let kata = json!({"runtimeClassName": "kata"});
-    let lost = (None, None, true);
     for (answers, expected) in [
-        (&[][..], OVERLAY),
-        (&[(None, false)], OVERLAY),
-        (&[(Some("kata"), true)], OVERLAY),
-        (&[(None, true), (Some("kata"), false)], lost),
+        (&[(Some("kata"), true)][..], OVERLAY),
+        (&[(None, true), (Some("kata"), false)], (None, None, true)),
+        (&[(None, true)], (None, None, true)),
+        (&[], (None, None, true)),
     ] {
         let fixture = Fixture::new(&kata, Some(RootMechanism::Overlay), answers);
         assert_eq!(fixture.create().await, expected, "{answers:?}");
@@ -114,20 +113,25 @@ async fn overlay_stays_in_use_unless_a_probe_says_that_it_does_not_work() {
 #[tokio::test]
 async fn pod_of_a_class_that_is_missing_has_what_the_default_class_has() {
     let kata = json!({"runtimeClassName": "kata"});
+    let automatic = json!({"runtimeClassName": "kata", "persistence": null,
+        "session": {"tenant": "t", "id": "s"}});
+    let overlay = Some(RootMechanism::Overlay);
     let missing = "pods \"a\" is forbidden: pod rejected: RuntimeClass \"kata\" not found";
-    for (mechanism, answers, expected) in [
-        (None, &[(None, true)][..], OVERLAY),
-        (None, &[(None, false), (Some("kata"), true)], ARCHIVE),
-        (Some(RootMechanism::Overlay), &[(None, true)], OVERLAY),
+    for (fields, mechanism, answers, expected) in [
+        (&kata, None, &[(None, true)][..], OVERLAY),
+        (&automatic, None, &[(None, true)], OVERLAY),
+        (&kata, None, &[(None, false), (Some("kata"), true)], ARCHIVE),
+        (&kata, overlay, &[(None, true)], OVERLAY),
         (
-            Some(RootMechanism::Overlay),
+            &kata,
+            overlay,
             &[(None, true), (Some("kata"), false)],
             OVERLAY,
         ),
     ] {
-        let fixture = Fixture::new(&kata, mechanism, answers);
+        let fixture = Fixture::new(fields, mechanism, answers);
         fixture.api.fail_with(403, missing);
-        let case = format!("{mechanism:?} {answers:?}");
+        let case = format!("{fields} {mechanism:?} {answers:?}");
         assert_eq!(fixture.create().await, expected, "{case}");
     }
 }
