@@ -23,6 +23,7 @@ async fn the_charts_on_a_real_cluster() {
     render::roles_of_users_are_aggregated();
     render::controller_has_a_pod_disruption_budget();
     render::all_namespaces_reach_the_controller();
+    render::console_is_served_on_request();
     render::controller_may_keep_the_answers_of_probes();
     steps.done("renders");
 

@@ -204,6 +204,16 @@ pub(crate) fn all_namespaces_reach_the_controller() {
     }
 }
 
+pub(crate) fn console_is_served_on_request() {
+    for enabled in [false, true] {
+        let set = format!("--set={HOST},gateway.console.enabled={enabled}");
+        let show = "--show-only=templates/gateway.yaml";
+        let rendered = helm(&["template", "x", CHART, show, &set]);
+        let variable = "- name: GATEWAY_CONSOLE\n              value: \"true\"\n";
+        assert_eq!(rendered.contains(variable), enabled, "{rendered}");
+    }
+}
+
 pub(crate) fn urls_of_every_form_have_their_hosts() {
     for (form, hosts) in [
         ("nested", &["rt.example.com", "*.rt.example.com"][..]),

@@ -69,7 +69,7 @@ pub(super) fn check(facts: &Facts) -> Outcome {
         }
         findings.push(finding(&probe, &key, record));
     }
-    // What other runtime classes cannot do is no fault of the installation.
+    // Probes of other runtime classes may fail: that is no fault of the installation.
     for class in other_classes(controller, default) {
         for probe in asked_for(facts, Some(class))? {
             let key = key(&probe, Some(class));
