@@ -153,6 +153,24 @@ fn executor_with_its_shell_goes_on() {
     container.end();
 }
 
+/// A server in the kernel, whose page counts visits in the storage of the browser.
+const SITE: &str = r#"
+import http.server
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"""<p id=text></p><script>
+            localStorage.visits = 1 + Number(localStorage.visits || 0)
+            text.textContent = "visit " + localStorage.visits
+        </script>""")
+    def log_message(self, *args):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", PORT), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+"#;
+
 #[test]
 fn kernel_and_editor_go_on_and_browser_starts_anew() {
     let Some(volumes) = Volumes::new("kernel_and_editor_go_on_and_browser_starts_anew") else {
@@ -169,9 +187,11 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
         let text = content(&answer).to_owned();
         text.split("\n[Jupyter").next().unwrap().to_owned()
     };
-    let page = json!({"url": "data:text/html,<h1>Hello</h1>"});
-    let browse = || act(port, "browse", &page);
     cell("import threading; x = 41; lock = threading.Lock()");
+    let site = free_port();
+    cell(&SITE.replace("PORT", &site.to_string()));
+    let page = json!({"url": format!("http://127.0.0.1:{site}/")});
+    let browse = || act(port, "browse", &page);
     let path = volumes.work().join("edited");
     let create = json!({"command": "create", "path": path, "file_text": "one\n"});
     act(port, "edit", &create);
@@ -179,7 +199,7 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
         json!({"command": "str_replace", "path": path, "old_str": "one", "new_str": "two"});
     act(port, "edit", &change);
     let first = browse();
-    assert_eq!(first["observation"], "browse", "{first}");
+    assert!(content(&first).contains("visit 1"), "{first}");
     let kept = kept(&save(&container));
     assert_eq!(kept["level"], "Memory", "{kept}");
     container.end();
@@ -191,7 +211,7 @@ fn kernel_and_editor_go_on_and_browser_starts_anew() {
     act(port, "edit", &json!({"command": "undo_edit", "path": path}));
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
     let second = browse();
-    assert_eq!(second["observation"], "browse", "{second}");
+    assert!(content(&second).contains("visit 2"), "{second}");
     let notice = "The browser was restarted because the sandbox was paused";
     assert!(content(&second).contains(notice), "{second}");
 }

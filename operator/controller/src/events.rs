@@ -1,10 +1,11 @@
-//! Events of Sandboxes and pools, one per transition. A separate task writes them, so that reconciles do not
+//! Events of Sandboxes, pools and snapshots, one per transition. A separate task writes them, so that reconciles do not
 //! wait. The queue, the write rate and the rate per sandbox are bounded; Events beyond that are dropped
 //! and counted.
 
 mod pool_transition;
 mod queue;
 mod recorder;
+mod snapshot_transition;
 #[cfg(test)]
 mod tests;
 mod transition;
@@ -12,9 +13,10 @@ mod transition;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::SandboxSnapshot;
 use crds::pool::{SandboxPoolStatus, WhenExhausted};
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -45,6 +47,7 @@ pub(super) struct EventPublisher {
     pending: Mutex<PendingQueue>,
     buckets: Mutex<SandboxTokenBuckets>,
     pool_buckets: Mutex<SandboxTokenBuckets>,
+    snapshot_buckets: Mutex<SandboxTokenBuckets>,
     /// Signals a new pending Event.
     pushed: Notify,
     /// Signals that an Event was written or dropped.
@@ -57,6 +60,7 @@ pub(super) struct EventPublisher {
 enum Regarding {
     Sandbox,
     Pool,
+    Snapshot,
 }
 
 /// Event that is to be written.
@@ -76,6 +80,7 @@ impl EventPublisher {
             pending: Mutex::default(),
             buckets: Mutex::default(),
             pool_buckets: Mutex::default(),
+            snapshot_buckets: Mutex::default(),
             pushed: Notify::new(),
             settled: Notify::new(),
             metrics,
@@ -108,6 +113,24 @@ impl EventPublisher {
         }
     }
 
+    /// Queues the Event of a change of a snapshot's status.
+    pub(super) fn publish_snapshot_change(
+        &self,
+        before: &SandboxSnapshot,
+        after: &SandboxSnapshot,
+    ) {
+        let key = Key {
+            namespace: after.namespace().unwrap_or_default(),
+            name: after.name_any(),
+        };
+        let uid = after.uid().unwrap_or_default();
+        let status = |snapshot: &SandboxSnapshot| snapshot.status.clone().unwrap_or_default();
+        let event = snapshot_transition::event_for_snapshot_change(&status(before), &status(after));
+        if let Some(event) = event {
+            self.push(Regarding::Snapshot, &key, &uid, event);
+        }
+    }
+
     fn publish(&self, entry: &Entry, content: EventContent) {
         self.push(Regarding::Sandbox, &entry.key, &entry.uid, content);
     }
@@ -116,6 +139,7 @@ impl EventPublisher {
         let buckets = match regarding {
             Regarding::Sandbox => &self.buckets,
             Regarding::Pool => &self.pool_buckets,
+            Regarding::Snapshot => &self.snapshot_buckets,
         };
         if !buckets.lock().take(key) {
             self.metrics.event("dropped_object_rate");

@@ -7,8 +7,9 @@ use crds::sandbox::{DesiredState, Phase};
 use crds::snapshot::{SandboxSnapshotSpec, SnapshotPhase};
 use crds::{SandboxSnapshot, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tests::test_cluster::TestCluster;
 use tokio::time::sleep;
@@ -107,6 +108,29 @@ async fn sandbox_waits_for_its_snapshot_and_mounts_it_once() {
     cluster.bring("fork", DesiredState::Paused).await;
     cluster.bring("fork", DesiredState::Running).await;
     assert_eq!(mounts("fork").await, None);
+
+    let of_snapshots = cluster.api_of::<Event>();
+    let of_snapshots = of_snapshots.list(&ListParams::default()).await.unwrap();
+    let mut of_snapshots: Vec<_> = of_snapshots
+        .into_iter()
+        .filter_map(|event| {
+            let about = event
+                .regarding
+                .filter(|it| it.kind.as_deref() == Some("SandboxSnapshot"))?;
+            Some((about.name?, event.reason?, event.note?))
+        })
+        .collect();
+    of_snapshots.sort();
+    let ended = [
+        ("kept", "Failed", "there is no sandbox parent"),
+        (
+            "second",
+            "Ready",
+            "the snapshot has the state of level Root",
+        ),
+    ];
+    let ended = ended.map(|(name, reason, note)| (name.into(), reason.into(), note.into()));
+    assert_eq!(of_snapshots, ended);
 }
 
 #[tokio::test(start_paused = true)]

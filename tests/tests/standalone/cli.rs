@@ -6,6 +6,7 @@ mod ends;
 mod examples;
 mod first_minutes;
 mod logs;
+mod options;
 mod ports;
 mod progress;
 mod scripted;

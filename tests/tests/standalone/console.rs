@@ -6,6 +6,7 @@ mod keyboard;
 mod links;
 mod list;
 mod logs;
+mod places;
 mod recovery;
 mod schemes;
 mod terminal;

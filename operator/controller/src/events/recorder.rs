@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crds::{Sandbox, SandboxPool, names};
+use crds::{Sandbox, SandboxPool, SandboxSnapshot, names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -175,6 +175,10 @@ fn regarding(pending: &PendingEvent) -> ObjectReference {
     let (api_version, kind) = match pending.regarding {
         Regarding::Sandbox => (Sandbox::api_version(&()), Sandbox::kind(&())),
         Regarding::Pool => (SandboxPool::api_version(&()), SandboxPool::kind(&())),
+        Regarding::Snapshot => (
+            SandboxSnapshot::api_version(&()),
+            SandboxSnapshot::kind(&()),
+        ),
     };
     ObjectReference {
         api_version: Some(api_version.into_owned()),

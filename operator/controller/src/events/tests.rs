@@ -3,6 +3,7 @@
 use crds::conditions::Reason;
 use crds::contract::persistence::PersistenceLevel;
 use crds::sandbox::{PauseReason, Phase, Restarts, RestoredState, SandboxStatus};
+use crds::snapshot::{SandboxSnapshotStatus, SnapshotPhase};
 use k8s_openapi::api::events::v1::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -77,13 +78,15 @@ fn start_after_a_pause_says_what_came_back() {
         };
         SandboxStatus {
             restored: Some(restored),
+            incarnation: 2,
             ..running()
         }
     };
     let starting = starting(Reason::Initializing);
     let all = restored(PersistenceLevel::Memory, None);
     let events = transition::events_for_change(&starting, &all);
-    let note = "the sandbox is ready; all changed files came back, and the processes went on";
+    let note = "the sandbox is ready; all changed files came back, and the processes went on; \
+        incarnation 2";
     assert_eq!(events[0].note.as_deref(), Some(note));
     assert_eq!(events.len(), 1);
     let less = restored(PersistenceLevel::Root, Some("the image differs"));
@@ -95,6 +98,28 @@ fn start_after_a_pause_says_what_came_back() {
     let note = "all changed files came back; not more because the image differs";
     assert!(events[1].warning);
     assert_eq!(events[1].note.as_deref(), Some(note));
+}
+
+#[test]
+fn snapshot_says_how_it_has_ended() {
+    let status = |phase, message: Option<&str>| SandboxSnapshotStatus {
+        phase,
+        level: Some(PersistenceLevel::Root),
+        message: message.map(Into::into),
+        ..SandboxSnapshotStatus::default()
+    };
+    let pending = status(SnapshotPhase::Pending, Some("the sandbox starts"));
+    let less = status(SnapshotPhase::Ready, Some("the processes cannot be saved"));
+    let failed = status(SnapshotPhase::Failed, Some("no space is left"));
+    let of = snapshot_transition::event_for_snapshot_change;
+    let note = |event: Option<EventContent>| event.map(|it| (it.warning, it.note.unwrap()));
+    let kept = "the snapshot has the state of level Root; the processes cannot be saved";
+    assert_eq!(note(of(&pending, &less)), Some((false, kept.into())));
+    assert_eq!(
+        note(of(&pending, &failed)),
+        Some((true, "no space is left".into()))
+    );
+    assert_eq!((of(&pending, &pending), of(&less, &less)), (None, None));
 }
 
 #[test]

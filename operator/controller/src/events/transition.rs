@@ -137,7 +137,8 @@ fn ready(after: &SandboxStatus) -> String {
         None => "the sandbox is ready".into(),
     };
     if let Some(restored) = &after.restored {
-        note = format!("{note}; {}", came_back(restored.level));
+        let came_back = came_back(restored.level);
+        note = format!("{note}; {came_back}; incarnation {}", after.incarnation);
     }
     note
 }

@@ -65,6 +65,7 @@ pub(super) async fn write(
     let api = api(context, snapshot);
     match with_timeout(api.patch_status(&name, &params, &patch)).await {
         Ok(written) => {
+            context.events.publish_snapshot_change(snapshot, &written);
             context.snapshots.apply(written);
             Ok(true)
         }
