@@ -121,12 +121,13 @@ async fn sandbox_waits_for_its_snapshot_and_mounts_it_once() {
         })
         .collect();
     of_snapshots.sort();
+    // The supervisors of this cluster save no more.
     let ended = [
         ("kept", "Failed", "there is no sandbox parent"),
         (
             "second",
             "Ready",
-            "the snapshot has the state of level Root",
+            "the snapshot has the state of level Workspace",
         ),
     ];
     let ended = ended.map(|(name, reason, note)| (name.into(), reason.into(), note.into()));

@@ -25,7 +25,10 @@ async fn snapshots_pools_and_usage_are_shown_with_what_they_offer() {
     let page = Page::open().await;
     log_in(&page, fixture.api(), fixture.key()).await;
     page.click("origin").await;
-    page.click("Snapshot").await;
+    let make =
+        "[...document.querySelectorAll('.actions button')].find(it => it.innerText === 'Snapshot')";
+    page.until(&format!("!!{make}")).await;
+    page.run(&format!("{make}.click()")).await;
     page.until_text("has begun.").await;
     open_place(&page, "Snapshots").await;
     let row = text_of("tbody tr", "of origin");
