@@ -250,7 +250,8 @@ async fn runtime_class_has_what_its_own_probes_have_shown() {
             assert_eq!(status.warm, kind == "warm", "{name}");
             assert_eq!(status.root_mechanism, Some(mechanism), "{name}");
             let is_overlay = mechanism == RootMechanism::Overlay;
-            assert_eq!(is_mapped(&ns.exec(&name, FIRST_UID)), is_overlay, "{name}");
+            let pod = status.pod_name.unwrap();
+            assert_eq!(is_mapped(&ns.exec(&pod, FIRST_UID)), is_overlay, "{name}");
         }
         ns.kubectl(&format!(
             "delete sbxp/{class} sbx/cold-{class} sbx/warm-{class}"
