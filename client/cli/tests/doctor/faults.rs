@@ -120,7 +120,7 @@ pub(crate) const FAULTS: [(&str, Fault); 27] = [
             "configmap",
             "sandbox-operator-cluster-probes",
             OWN,
-            r#"{"data":{"user_namespaces":"none"}}"#,
+            r#"{"data":{"user_namespaces.doctor":"none"}}"#,
         ),
     ),
     (

@@ -88,7 +88,7 @@ pub(crate) fn install() {
             "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}),
         json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "sandbox-operator-cluster-probes", "namespace": NAMESPACE},
-            "data": {"user_namespaces": record, "root_overlays": record}}),
+            "data": {"user_namespaces.doctor": record, "root_overlays.doctor": record}}),
     ];
     apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
     let parents = json!([{"parentRef": {"name": "public"}, "controllerName": "test/test",
