@@ -39,7 +39,7 @@ const MAX_CONCURRENT_PROBES: usize = 4;
 /// Runtime classes that probes run for, with the default one.
 const MAX_CLASSES: usize = 9;
 
-/// Reads what the leaders before found out, and reports it. Without it, the first Pods of a new leader
+/// Reads what the leaders before found out, and learns from it. Without it, the first Pods of a new leader
 /// would have less isolation, and would not go on with what Pods of the leader before have saved.
 pub(crate) async fn recall(context: &Context) -> ProbeRecords {
     // The role permits no read otherwise.

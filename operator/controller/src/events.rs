@@ -119,16 +119,17 @@ impl EventPublisher {
         before: &SandboxSnapshot,
         after: &SandboxSnapshot,
     ) {
+        let status = after.status.as_ref();
+        let event = status.and_then(|status| {
+            snapshot_transition::event_for_snapshot_change(before.phase(), status)
+        });
+        let Some(event) = event else { return };
         let key = Key {
             namespace: after.namespace().unwrap_or_default(),
             name: after.name_any(),
         };
         let uid = after.uid().unwrap_or_default();
-        let status = |snapshot: &SandboxSnapshot| snapshot.status.clone().unwrap_or_default();
-        let event = snapshot_transition::event_for_snapshot_change(&status(before), &status(after));
-        if let Some(event) = event {
-            self.push(Regarding::Snapshot, &key, &uid, event);
-        }
+        self.push(Regarding::Snapshot, &key, &uid, event);
     }
 
     fn publish(&self, entry: &Entry, content: EventContent) {

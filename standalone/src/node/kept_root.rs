@@ -120,13 +120,10 @@ impl KeptRoot {
     pub(crate) async fn release(self, init: OwnedFd) {
         let flush = move || {
             let flushed = end(&init).and_then(|()| sync(self.generations.path()));
-            match flushed {
-                // The sandbox was deleted, and its volume with it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    tracing::warn!(%error, claim = self.lease.claim, "kept root not flushed");
-                }
-                Ok(()) => {}
+            // Without its directory, the sandbox was deleted and its volume with it.
+            let problem = flushed.err();
+            if let Some(error) = problem.filter(|it| it.kind() != io::ErrorKind::NotFound) {
+                tracing::warn!(%error, claim = self.lease.claim, "kept root not flushed");
             }
         };
         let flush = tokio::task::spawn_blocking(flush);

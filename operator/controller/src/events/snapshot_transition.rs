@@ -1,15 +1,16 @@
-//! Events of a change of a snapshot's status: a pure function of the statuses before and after a write.
+//! Events of a change of a snapshot's status: a pure function of the phase before a write and the status
+//! after it.
 
 use crds::snapshot::{SandboxSnapshotStatus, SnapshotPhase};
 
 use super::transition::{EventContent, normal, warning};
 
-/// Event of a change between two statuses of one snapshot: it has ended.
+/// Event of the end of a snapshot.
 pub(super) fn event_for_snapshot_change(
-    before: &SandboxSnapshotStatus,
+    before: SnapshotPhase,
     after: &SandboxSnapshotStatus,
 ) -> Option<EventContent> {
-    if before.phase == after.phase {
+    if before == after.phase {
         return None;
     }
     let message = after.message.as_deref();
@@ -26,6 +27,6 @@ pub(super) fn event_for_snapshot_change(
             let why = message.unwrap_or("no snapshot was taken").to_owned();
             Some(warning("Failed", "Snapshot", why))
         }
-        _ => None,
+        SnapshotPhase::Pending | SnapshotPhase::Saving => None,
     }
 }

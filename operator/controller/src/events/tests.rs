@@ -114,12 +114,15 @@ fn snapshot_says_how_it_has_ended() {
     let of = snapshot_transition::event_for_snapshot_change;
     let note = |event: Option<EventContent>| event.map(|it| (it.warning, it.note.unwrap()));
     let kept = "the snapshot has the state of level Root; the processes cannot be saved";
-    assert_eq!(note(of(&pending, &less)), Some((false, kept.into())));
+    assert_eq!(note(of(pending.phase, &less)), Some((false, kept.into())));
     assert_eq!(
-        note(of(&pending, &failed)),
+        note(of(pending.phase, &failed)),
         Some((true, "no space is left".into()))
     );
-    assert_eq!((of(&pending, &pending), of(&less, &less)), (None, None));
+    assert_eq!(
+        (of(pending.phase, &pending), of(less.phase, &less)),
+        (None, None)
+    );
 }
 
 #[test]

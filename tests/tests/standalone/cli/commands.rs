@@ -60,7 +60,7 @@ fn lists_have_all_forms_and_follow_changes() {
 }
 
 #[test]
-fn fork_has_the_files_of_a_snapshot() {
+fn fork_has_the_files_of_a_snapshot_or_of_a_running_sandbox() {
     let Some(cli) = Cli::with_sandbox("origin") else {
         return;
     };
@@ -77,10 +77,12 @@ fn fork_has_the_files_of_a_snapshot() {
     let list = cli.succeeds(&["snapshot", "list", "origin"]);
     assert!(list.contains(id) && list.contains("ready"), "{list}");
     assert_eq!(cli.succeeds(&["fork", id, "--name", "copy"]), "copy\n");
-    assert_eq!(
-        cli.succeeds(&["exec", "copy", "--", "cat", "/workspace/notes"]),
-        "kept\n"
-    );
+    let forks = cli.succeeds(&["fork", "origin", "--name", "a", "--name", "b"]);
+    assert_eq!(forks, "a\nb\n");
+    for fork in ["copy", "a", "b"] {
+        let notes = cli.succeeds(&["exec", fork, "--", "cat", "/workspace/notes"]);
+        assert_eq!(notes, "kept\n", "{fork}");
+    }
     assert_eq!(
         cli.succeeds(&["snapshot", "delete", id]),
         format!("{id} deleted\n")
